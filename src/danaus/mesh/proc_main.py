@@ -1,0 +1,47 @@
+"""The program of a proc's process."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from danaus.config import Settings
+from danaus.mesh.boots import adopt_listener, local_wires, read_boot
+from danaus.mesh.tenancy import Tenancy
+from danaus.protocol.boot import ProcBoot
+from danaus.runtime.context import process_slot
+from danaus.runtime.linux import die_with_parent
+from danaus.runtime.peers import AgentRef
+from danaus.runtime.proc import Identity, Proc
+from danaus.runtime.reactor import Reactor
+from danaus.transport.sockets import SocketStream
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run until told to end; exits with the code that says how."""
+    die_with_parent()
+    boot, parent, listening = read_boot(arguments, ProcBoot)
+    settings = Settings(**boot.settings)  # type: ignore[arg-type]
+    sys.path[:] = boot.sys_path
+    os.chdir(boot.directory)
+    sys.setswitchinterval(settings.switch_interval_s)
+    reactor = Reactor(f"danaus-io-{boot.name}")
+    identity = Identity(boot.id, boot.name, boot.secret, AgentRef.from_text(boot.agent))
+    proc = Proc(identity, settings, reactor, local_wires(settings, boot.sockets), is_client=False)
+    process_slot.swap(proc)
+    ended = threading.Event()
+    codes: list[int] = []
+
+    def on_end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    tenancy = Tenancy(proc, boot, on_end)
+    signal.signal(signal.SIGTERM, lambda number, frame: tenancy.end(128 + number))
+    tenancy.serve(adopt_listener(listening, boot.address), SocketStream(parent, "agent"))
+    reactor.start()
+    tenancy.bootstrap()
+    ended.wait()
+    proc.callbacks.close()
+    sys.exit(codes[0])

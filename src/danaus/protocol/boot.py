@@ -1,0 +1,72 @@
+"""What a child process reads first, before any link: who it is and the secret it proves itself with.
+
+It comes over a socket pair from the parent, so the secret is in no file, argument or environment variable.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import TypeVar
+
+import msgspec
+
+from danaus.errors import RemoteProtocolError
+
+_LENGTH = Struct("<I")
+LENGTH_BYTES = _LENGTH.size
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+class ProcBoot(msgspec.Struct, frozen=True):
+    """For a proc."""
+
+    id: str
+    name: str
+    secret: bytes
+    agent: str
+    settings: Mapping[str, str | int | float]
+    sys_path: tuple[str, ...]
+    directory: str
+    address: str
+    """Where it listens; the socket is inherited."""
+    sockets: str
+    """Directory of the host's unix sockets."""
+    procs: bytes
+    """Wire form of the proc mesh it belongs to."""
+    owner: str
+    owner_agent: str
+    bootstrap: bytes = b""
+    code: tuple[tuple[str, bytes], ...] = ()
+
+
+class AgentBoot(msgspec.Struct, frozen=True):
+    """For an agent."""
+
+    id: str
+    secret: bytes
+    settings: Mapping[str, str | int | float]
+    address: str
+    sockets: str
+    client: str
+    """Proc id of the client that started it and whose end is its own."""
+    client_address: str
+    client_pid: int
+
+
+def encode_boot(boot: msgspec.Struct) -> bytes:
+    """Length and content."""
+    body = msgspec.msgpack.encode(boot)
+    return _LENGTH.pack(len(body)) + body
+
+
+def boot_length(prefix: bytes) -> int:
+    """How many bytes follow the first `LENGTH_BYTES`."""
+    return int(_LENGTH.unpack(prefix)[0])
+
+
+def decode_boot(body: bytes, kind: type[B]) -> B:
+    """The inverse of `encode_boot`, after the length."""
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise RemoteProtocolError(f"the parent process sent no {kind.__name__}: {error}") from error

@@ -1,0 +1,150 @@
+"""A frame: one message as bytes. Prefix, lengths of the buffers, header, payload, buffers."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from danaus.errors import RemoteProtocolError
+
+Bytes = bytes | bytearray | memoryview
+
+_PREFIX = Struct("<HHIQ")
+_MAGIC = 0xDA01
+_MAX_BUFFERS = 0xFFFF
+_SMALL_BYTES = 64 * 1024
+_MAX_HEADER_BYTES = 16 * 1024 * 1024
+
+
+class Frame(NamedTuple):
+    """A received frame. Buffers are the receiver's own and writable."""
+
+    header: bytes
+    payload: bytes | bytearray
+    buffers: Sequence[bytearray]
+
+
+def encode_frame(header: bytes, payload: Bytes = b"", buffers: Sequence[Bytes] = ()) -> list[Bytes]:
+    """The parts of a frame, in the order to write them; payload and buffers are not copied when they are large."""
+    if not buffers:
+        prefix = _PREFIX.pack(_MAGIC, 0, len(header), len(payload))
+        if len(payload) < _SMALL_BYTES:
+            return [b"".join((prefix, header, payload))]
+        return [prefix + header, payload]
+    if len(buffers) > _MAX_BUFFERS:
+        raise ValueError(f"a frame holds at most {_MAX_BUFFERS} buffers, got {len(buffers)}")
+    views = [memoryview(buffer).cast("B") for buffer in buffers]
+    lengths = Struct(f"<{len(views)}Q").pack(*[len(view) for view in views])
+    prefix = _PREFIX.pack(_MAGIC, len(views), len(header), len(payload))
+    return [b"".join((prefix, lengths, header)), payload, *views]
+
+
+class FrameDecoder:
+    """Turns a stream of bytes into frames: bytes go where `get_buffer()` says, `received(n)` gives what is complete.
+
+    Small frames are cut from one scratch buffer; the parts of a large one are received in place, so that each
+    of its buffers is written once and belongs to the receiver.
+    """
+
+    def __init__(self, scratch: memoryview, limit_bytes: int | None = None) -> None:
+        self.limit_bytes = limit_bytes
+        """Largest frame accepted, set before a peer has proved who it is; None is no limit."""
+        self._scratch = scratch
+        self._partial = bytearray()
+        self._parts: list[bytearray] = []
+        self._part = 0
+        self._filled = 0
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes of the stream belong. Valid until `received`."""
+        if self._parts:
+            return memoryview(self._parts[self._part])[self._filled :]
+        return self._scratch
+
+    def received(self, num_bytes: int) -> list[Frame]:
+        """Account for `num_bytes` written to the buffer; the frames complete now, in order."""
+        if self._parts:
+            frame = self._fill_part(num_bytes)
+            return [] if frame is None else [frame]
+        frames: list[Frame] = []
+        if self._partial:
+            self._partial += self._scratch[:num_bytes]
+            whole = self._partial
+            with memoryview(whole) as view:
+                used = self._cut(view, frames)
+            if self._parts:
+                self._partial = bytearray()
+            else:
+                del whole[:used]
+        else:
+            view = self._scratch[:num_bytes]
+            used = self._cut(view, frames)
+            if used < num_bytes and not self._parts:
+                self._partial += view[used:]
+        return frames
+
+    def _fill_part(self, num_bytes: int) -> Frame | None:
+        self._filled += num_bytes
+        parts = self._parts
+        while self._filled == len(parts[self._part]):
+            self._part += 1
+            self._filled = 0
+            if self._part == len(parts):
+                self._parts, self._part = [], 0
+                return Frame(bytes(parts[0]), parts[1], parts[2:])
+        return None
+
+    def _cut(self, view: memoryview, frames: list[Frame]) -> int:
+        """Append the whole frames in `view`; returns how many bytes they and a begun large frame took."""
+        start, end = 0, len(view)
+        while end - start >= _PREFIX.size:
+            magic, num_buffers, header_bytes, payload_bytes = _PREFIX.unpack_from(view, start)
+            if magic != _MAGIC:
+                raise RemoteProtocolError("the stream is not Danaus's, or is damaged: a frame began with wrong bytes")
+            body = start + _PREFIX.size + 8 * num_buffers
+            if self.limit_bytes is not None and header_bytes + payload_bytes + 8 * num_buffers > self.limit_bytes:
+                raise RemoteProtocolError(f"a frame of more than {self.limit_bytes} bytes came before the handshake ended")
+            if header_bytes > _MAX_HEADER_BYTES:
+                raise RemoteProtocolError(f"a frame claims a header of {header_bytes} bytes")
+            if body > end:
+                break
+            lengths = Struct(f"<{num_buffers}Q").unpack_from(view, start + _PREFIX.size) if num_buffers else ()
+            if num_buffers and self.limit_bytes is not None:
+                raise RemoteProtocolError("a frame with buffers came before the handshake ended")
+            total = header_bytes + payload_bytes + sum(lengths)
+            if body + total <= end:
+                middle = body + header_bytes
+                stop = middle + payload_bytes
+                buffers = []
+                after = stop
+                for length in lengths:
+                    buffers.append(bytearray(view[after : after + length]))
+                    after += length
+                frames.append(Frame(bytes(view[body:middle]), bytes(view[middle:stop]), buffers))
+                start = body + total
+                if self.limit_bytes is not None:
+                    break  # the next one may be judged by other limits
+                continue
+            if total <= _SMALL_BYTES:
+                break
+            self._begin_large(view[body:end], (header_bytes, payload_bytes, *lengths))
+            return end
+        return start
+
+    def _begin_large(self, begun: memoryview, lengths: Sequence[int]) -> None:
+        try:
+            self._parts = [bytearray(length) for length in lengths]
+        except (MemoryError, OverflowError) as error:
+            raise RemoteProtocolError(f"no memory for a frame of {sum(lengths)} bytes") from error
+        self._part = self._filled = 0
+        taken = 0
+        while taken < len(begun):
+            room = len(self._parts[self._part]) - self._filled
+            step = min(room, len(begun) - taken)
+            self._parts[self._part][self._filled : self._filled + step] = begun[taken : taken + step]
+            taken += step
+            self._filled += step
+            if self._filled == len(self._parts[self._part]):
+                self._part += 1
+                self._filled = 0
+        while not self._parts[self._part]:
+            self._part += 1

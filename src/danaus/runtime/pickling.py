@@ -1,0 +1,192 @@
+"""How values travel: C pickle where it can, cloudpickle where it must, large buffers out of band, code once.
+
+Functions and classes of the user's script (`__main__`) go by value. Each is pickled once, named by a digest, sent to a
+peer once ahead of the first message that needs it, and referred to by that name from then on.
+"""
+
+import hashlib
+import io
+import pickle
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+
+from danaus.errors import NotPicklable
+from danaus.protocol.frame import Bytes
+
+_PROTOCOL = 5
+_IN_BAND_BYTES = 16 * 1024
+_MAX_BUFFERS = 4096
+_MAX_SEARCH_DEPTH = 6
+_CODE_KEY = "danaus-code"
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """A value ready to travel."""
+
+    payload: bytes
+    buffers: Sequence[Bytes] = ()
+    code: Mapping[str, bytes] | None = None
+    """Definitions the payload refers to, by id."""
+
+    @property
+    def code_ids(self) -> tuple[str, ...]:
+        """Ids of the definitions, for the header."""
+        return tuple(self.code) if self.code else ()
+
+
+class CodeBook:
+    """Code that this process has sent or received by value. Knows each definition by its id, and each object's id."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._definitions: dict[str, bytes] = {}
+        self._objects: dict[str, object] = {}
+        self._ids: weakref.WeakKeyDictionary[object, str] = weakref.WeakKeyDictionary()
+
+    def learn(self, code_id: str, definition: bytes) -> None:
+        """Keep a definition that a peer sent; it is unpickled only when something refers to it."""
+        self._definitions.setdefault(code_id, definition)
+
+    def find(self, code_id: str) -> object:
+        """The object behind `code_id`."""
+        with self._lock:
+            if code_id not in self._objects:
+                definition = self._definitions.get(code_id)
+                if definition is None:
+                    raise pickle.UnpicklingError(f"code {code_id} was never received")
+                found = pickle.loads(definition)
+                self._objects[code_id] = found
+                self._ids[found] = code_id
+            return self._objects[code_id]
+
+    def name(self, value: object, *, fresh: bool) -> tuple[str, bytes] | None:
+        """Id and definition of `value`, if it is code that goes by value under a name of its own.
+
+        `fresh` looks again whether the definition, or a global it uses, changed since it was first sent.
+        """
+        with self._lock:
+            code_id = self._ids.get(value)
+            if code_id is not None and not (fresh and _is_of_script(value)):
+                return code_id, self._definitions[code_id]
+            if code_id is None and not _is_of_script(value):
+                return None
+            import cloudpickle
+
+            definition = cloudpickle.dumps(value, protocol=_PROTOCOL)
+            code_id = hashlib.sha256(definition).hexdigest()[:24]
+            self._definitions[code_id] = definition
+            self._objects[code_id] = value
+            self._ids[value] = code_id
+            return code_id, definition
+
+    def dumps(self, value: object, *, what: str, fresh_code: bool = False) -> Pickled:
+        """Pickle `value`. `what` names it in the error.
+
+        Raises:
+            NotPicklable: with the path to the part that cannot travel.
+        """
+        try:
+            return self._dumps(value, fresh_code)
+        except Exception as error:
+            path, reason = self._blame(value, what, error, 0)
+            raise NotPicklable(path, reason) from error
+
+    def loads(self, payload: Bytes, buffers: Sequence[Bytes], code_ids: Sequence[str]) -> object:
+        """The value. Whatever its unpickling raises comes through."""
+        if not code_ids:
+            return pickle.loads(payload, buffers=buffers)
+        return _CodeUnpickler(payload, buffers, self.find).load()
+
+    def _dumps(self, value: object, fresh_code: bool) -> Pickled:
+        buffers: list[pickle.PickleBuffer] = []
+
+        def in_band(buffer: pickle.PickleBuffer) -> bool:
+            if len(buffers) >= _MAX_BUFFERS or buffer.raw().nbytes < _IN_BAND_BYTES:
+                return True
+            buffers.append(buffer)
+            return False
+
+        try:
+            payload = pickle.dumps(value, _PROTOCOL, buffer_callback=in_band)
+        except Exception:
+            payload = b"__main__"
+        if b"__main__" not in payload:
+            return Pickled(payload, [buffer.raw() for buffer in buffers])
+        buffers.clear()
+        used: dict[str, bytes] = {}
+
+        def name(part: object) -> tuple[str, str] | None:
+            found = self.name(part, fresh=fresh_code)
+            if found is None:
+                return None
+            used[found[0]] = found[1]
+            return _CODE_KEY, found[0]
+
+        payload = _dump_by_value(value, name, in_band)
+        return Pickled(payload, [buffer.raw() for buffer in buffers], used or None)
+
+    def _blame(self, value: object, path: str, error: Exception, depth: int) -> tuple[str, str]:
+        """The deepest part of `value` that cannot be pickled."""
+        if depth < _MAX_SEARCH_DEPTH:
+            for step, part in _parts(value):
+                try:
+                    self._dumps(part, fresh_code=False)
+                except Exception as cause:
+                    return self._blame(part, path + step, cause, depth + 1)
+        return path, f"{type(error).__name__}: {error}"
+
+
+def _parts(value: object) -> list[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", part) for key, part in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [(f"[{index}]", part) for index, part in enumerate(value)]
+    if isinstance(value, FunctionType) and value.__closure__:
+        names = value.__code__.co_freevars
+        return [(f".<closure {name}>", cell.cell_contents) for name, cell in zip(names, value.__closure__, strict=True)]
+    attributes = getattr(value, "__dict__", None)
+    if isinstance(attributes, dict) and not isinstance(value, type):
+        return [(f".{name}", part) for name, part in attributes.items()]
+    return []
+
+
+def _is_of_script(value: object) -> bool:
+    """Whether `value` is a function or class that `__main__` holds under its own name."""
+    if not isinstance(value, type | FunctionType) or value.__module__ != "__main__":
+        return False
+    found: object = sys.modules.get("__main__")
+    for name in value.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is value
+
+
+def _dump_by_value(
+    value: object,
+    name: Callable[[object], tuple[str, str] | None],
+    in_band: Callable[[pickle.PickleBuffer], bool],
+) -> bytes:
+    import cloudpickle
+
+    class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, part: object) -> tuple[str, str] | None:
+            return name(part) if isinstance(part, type | FunctionType) else None
+
+    with io.BytesIO() as file:
+        CodePickler(file, protocol=_PROTOCOL, buffer_callback=in_band).dump(value)
+        return file.getvalue()
+
+
+class _CodeUnpickler(pickle.Unpickler):
+    def __init__(self, payload: Bytes, buffers: Sequence[Bytes], find: Callable[[str], object]) -> None:
+        super().__init__(io.BytesIO(payload), buffers=buffers)
+        self._find = find
+
+    def persistent_load(self, key: object) -> object:
+        if isinstance(key, tuple) and len(key) == 2 and key[0] == _CODE_KEY:
+            return self._find(key[1])
+        raise pickle.UnpicklingError(f"a reference of unknown kind: {key!r}")

@@ -1,0 +1,307 @@
+"""`Proc`: the runtime of one process: takes messages apart by kind, and offers sending to the layer of meshes."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from danaus.config import Settings
+from danaus.errors import Error, Failure, MeshFailed, MeshStopped
+from danaus.protocol.frame import Frame
+from danaus.protocol.message import (
+    NO_REPLY,
+    CallId,
+    Cancel,
+    Cast,
+    Code,
+    Gap,
+    Message,
+    Ping,
+    ProcExited,
+    Refused,
+    Reply,
+    Resolved,
+    SpawnActor,
+    StopActor,
+    Told,
+    proc_id,
+)
+from danaus.protocol.ordering import Numbering
+from danaus.runtime.actors import Actors
+from danaus.runtime.callbacks import CallbackThread
+from danaus.runtime.calls import CallPlan, Calls
+from danaus.runtime.cell import ActorCell, StopChild
+from danaus.runtime.context import running
+from danaus.runtime.future import Claim, Future
+from danaus.runtime.link import Link
+from danaus.runtime.links import Links
+from danaus.runtime.mailbox import Answer
+from danaus.runtime.owners import Owners
+from danaus.runtime.peers import AgentRef, Gone, Peers
+from danaus.runtime.pickling import CodeBook, Pickled
+from danaus.runtime.reactor import Reactor
+from danaus.runtime.regions import region_bytes
+from danaus.runtime.root import Root
+from danaus.transport.stream import Listener
+from danaus.transport.wires import Wires
+
+_NOTHING = Pickled(b"")
+
+OtherMessage = Callable[[Link, Message, Frame], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a process is and what it may prove."""
+
+    id: str
+    name: str
+    secret: bytes
+    agent: AgentRef
+    """The agent of its own host."""
+
+
+class Proc:
+    """One process's part in the mesh. Everything that may run user code runs elsewhere: cells, futures, callbacks."""
+
+    def __init__(
+        self, identity: Identity, settings: Settings, reactor: Reactor, wires: Wires, *, is_client: bool
+    ) -> None:
+        self.identity = identity
+        self.settings = settings
+        self.reactor = reactor
+        self.is_client = is_client
+        self.callbacks = CallbackThread(f"danaus-callbacks-{identity.name}")
+        self.book = CodeBook()
+        self.root = Root(reactor, self.callbacks, grace_s=settings.unhandled_grace_s)
+        self.calls = Calls(self, self.book, self._claim)
+        self.actors = Actors(self, park_timeout_s=settings.park_timeout_s)
+        self.owners = Owners(self)
+        self.children: dict[str, StopChild] = {}
+        """Stops for the meshes that no actor of this process owns, by mesh id."""
+        self.links = Links(
+            identity.id, identity.secret, reactor, wires, self, connect_timeout_s=settings.connect_timeout_s
+        )
+        self.peers = Peers(self.links, reactor, self._proc_gone, verdict_timeout_s=settings.verdict_timeout_s)
+        self.other_message: OtherMessage = lambda link, message, frame: None
+        """Takes what is not about actors: set by the client and by the main program of a proc."""
+        self.agent_lost: Callable[[Exception], None] = lambda reason: None
+        self._numberings: dict[tuple[str, str], Numbering] = {}
+        self._numbers_lock = threading.Lock()
+        self._closed = False
+        self._where = (socket.gethostname(), os.getpid())
+
+    @property
+    def id(self) -> str:
+        """This proc's id."""
+        return self.identity.id
+
+    def listen(self, listener: Listener) -> None:
+        """Accept links."""
+        self.links.listen(listener)
+
+    def where(self) -> tuple[str, int]:
+        """Host name and pid."""
+        return self._where
+
+    # ---- sending, for the layer of meshes
+
+    def origin(self) -> str:
+        """Who sends what this thread sends: the actor that runs, or the process."""
+        now = running.get()
+        if now is None or now.runtime is not self:
+            return self.id
+        assert isinstance(now.actor, ActorCell)
+        return f"{self.id}/{now.actor.spawn.actor}"
+
+    def owner_cell(self) -> ActorCell | None:
+        """The actor that owns what this thread spawns; None is the process itself."""
+        now = running.get()
+        if now is None or now.runtime is not self:
+            return None
+        assert isinstance(now.actor, ActorCell)
+        return now.actor
+
+    def send(self, proc: str, agent: AgentRef, message: Message, pickled: Pickled = _NOTHING) -> None:
+        """Send a message to a proc, this one included."""
+        if proc != self.id:
+            self.peers.send(proc, agent, message, pickled)
+            return
+        frame = Frame(b"", pickled.payload, [bytearray(buffer) for buffer in pickled.buffers])
+        self._take(message, frame, self._answer_here)
+
+    def cast(
+        self,
+        actor: str,
+        endpoint: str,
+        plan: CallPlan[object],
+        agent_of: Callable[[int], AgentRef],
+        call: CallId,
+        pickled: Pickled,
+    ) -> Error | None:
+        """Send one message to each rank of `plan.region`; returns an error if a rank is known to be gone.
+
+        With a call id the error ends that rank of the call instead.
+        """
+        origin = self.origin()
+        ranks = plan.region.ranks()
+        region = region_bytes(plan.region)
+        with self._numbers_lock:
+            numbering = self._numberings.get((origin, actor))
+            if numbering is None:
+                numbering = self._numberings[origin, actor] = Numbering()
+            numbers = numbering.take_many(ranks)
+        code = pickled.code_ids
+        dead: Error | None = None
+        for rank, number in zip(ranks, numbers, strict=True):
+            proc = proc_id(plan.procs, rank)
+            gone = self.peers.gone(proc)
+            if gone is not None:
+                dead = _dead(gone, plan)
+                if call != NO_REPLY:
+                    self.calls.fail(call, rank, dead, "" if gone.planned else proc)
+                continue
+            message = Cast(
+                origin,
+                actor,
+                endpoint,
+                ((rank, 1, number),),
+                call,
+                region,
+                time_left_s=plan.timeout_s,
+                code=code,
+            )
+            self.send(proc, agent_of(rank), message, pickled)
+        return dead
+
+    def abandon(self, actor: str, procs: str, agent_of: Callable[[int], AgentRef]) -> Callable[[CallId, Sequence[int]], None]:
+        """How to tell ranks of an actor mesh that a call's answers are not wanted."""
+        origin = self.origin()
+
+        def tell(call: CallId, ranks: Sequence[int]) -> None:
+            for rank in ranks:
+                self.send(proc_id(procs, rank), agent_of(rank), Cancel(origin, actor, call))
+
+        return tell
+
+    # ---- PeerEvents
+
+    def peer_linked(self, link: Link) -> None:
+        """A link is open."""
+        self.peers.linked(link)
+
+    def message_arrived(self, link: Link, message: Message, frame: Frame) -> None:
+        """A message came over a link."""
+
+        def answer(reply: Message, pickled: Pickled) -> None:
+            link.send(reply, pickled.payload, pickled.buffers, pickled.code)
+
+        if not self._take(message, frame, answer):
+            self.other_message(link, message, frame)
+
+    def peer_lost(self, peer: str, reason: Exception) -> None:
+        """The last link to a peer broke."""
+        if self._closed:
+            return
+        self.peers.lost(peer, reason)
+        if peer == self.identity.agent.id:
+            self.agent_lost(reason)
+
+    def connect_failed(self, link: Link, reason: Exception) -> None:
+        """A link never came to be."""
+        if not self._closed:
+            self.peers.connect_failed(link, reason)
+
+    # ---- CellOwner and OwnerRuntime
+
+    def find_cell(self, actor: str) -> ActorCell | None:
+        """A living actor of this process."""
+        return self.actors.find(actor)
+
+    def tell_owner(self, spawn: SpawnActor, key: str, failure: Failure) -> None:
+        """Report a failure to the owner of an actor."""
+        self.owners.tell_owner(spawn, key, failure)
+
+    def send_told(self, proc: str, agent: AgentRef, told: Told) -> None:
+        """Send news of a failure."""
+        self.send(proc, agent, told)
+
+    def failed_at_root(self, key: str, failure: Failure) -> None:
+        """Nobody in this process handled `failure`."""
+        self.root.failed(key, failure)
+
+    def cell_ended(self, cell: ActorCell, refusal: Refused) -> None:
+        """An actor of this process is no more."""
+        self.actors.ended(cell, refusal)
+        origin = f"{self.id}/{cell.spawn.actor}"
+        with self._numbers_lock:
+            for key in [key for key in self._numberings if key[0] == origin]:
+                del self._numberings[key]
+
+    def close(self, reason: Error) -> None:
+        """End all links and calls, then the reactor."""
+        self._closed = True
+        self.calls.end_all(reason)
+        self.reactor.post(partial(self.links.close, reason))
+        self.callbacks.close()
+
+    # ---- what arrives
+
+    def _take(self, message: Message, frame: Frame, answer: Answer) -> bool:
+        match message:
+            case Cast():
+                self.actors.cast(message, frame, answer)
+            case Reply():
+                self._replied(message, frame)
+            case Code():
+                self.book.learn(message.id, bytes(frame.payload))
+            case Cancel():
+                self.actors.cancel(message)
+            case SpawnActor():
+                self.actors.spawn(message, frame, answer)
+            case StopActor():
+                self.actors.stop(message, answer, message.rank)
+            case Ping():
+                self.actors.ping(message, answer)
+            case Gap():
+                self.actors.gap(message)
+            case Told():
+                self.owners.told(message)
+            case Resolved():
+                self.peers.resolved(message)
+            case ProcExited():
+                self.peers.exited(message)
+            case _:
+                return False
+        return True
+
+    def _answer_here(self, reply: Message, pickled: Pickled) -> None:
+        frame = Frame(b"", pickled.payload, [bytearray(buffer) for buffer in pickled.buffers])
+        self._take(reply, frame, self._answer_here)
+
+    def _replied(self, message: Reply, frame: Frame) -> None:
+        self.calls.reply(message, frame)
+        refused = message.refused
+        if refused is not None and refused.failure is not None and refused.key:
+            mesh, _, rank = refused.key.rpartition(".")
+            self.owners.actor_failed(mesh, int(rank), refused.key, refused.failure)
+
+    def _proc_gone(self, proc: str, gone: Gone) -> None:
+        self.calls.proc_gone(proc, gone)
+        self.owners.proc_gone(proc, gone)
+        self.actors.orphan(proc)
+
+    def _claim(self, keys: Sequence[str], passive: bool) -> Claim | None:
+        return self.root.claim(keys, passive) if self.is_client else None
+
+    def new_future(self) -> Future[None]:
+        """A future for the layer of meshes to settle."""
+        return Future(self)
+
+
+def _dead(gone: Gone, plan: CallPlan[object]) -> Error:
+    if gone.planned:
+        return MeshStopped(f"{plan.mesh} ({plan.text})")
+    return MeshFailed(gone.failure)
