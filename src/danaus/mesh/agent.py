@@ -115,7 +115,10 @@ class Agent:
     def peer_lost(self, peer: str, reason: Exception) -> None:
         """The end of the client is the end of this host."""
         if peer == self._client:
-            self.end()
+            if self._ending:
+                self._end_if_empty()
+            else:
+                self.end()
 
     def message_arrived(self, link: Link, message: Message, frame: Frame) -> None:
         """Do what a message asks."""

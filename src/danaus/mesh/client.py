@@ -58,6 +58,7 @@ class Client:
             "danaus.mesh.agent_main", encode_boot(boot), agent_listener, {}, pipes=False  # type: ignore[arg-type]
         )
         self._agent_link = self.proc.links.adopt(stream, initiator=True)
+        self.proc.peers.opening(agent, self._agent_link)
         self._left = threading.Event()
         self._closing = False
         reactor.start()

@@ -31,6 +31,7 @@ class Tenancy:
         """Listen, and link to the agent over `stream`."""
         self.proc.listen(listener)
         self._link = self.proc.links.adopt(stream, initiator=False)
+        self.proc.peers.opening(self.proc.identity.agent, self._link)
 
     def bootstrap(self) -> None:
         """Run the bootstrap on the calling thread; then actors can be made. If it raises, the proc ends."""

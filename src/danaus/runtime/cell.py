@@ -149,6 +149,11 @@ class ActorCell:
                 self._loop.cancel_task()
         self._rouse()
 
+    def crash(self) -> None:
+        """The proc died: end without clean-up, as soon as user code lets go of the thread."""
+        self._instance = None
+        self.stop(0.0, now=True, done=lambda: None)
+
     def urge(self, action: Callable[[], object]) -> None:
         """Run `action` on the actor's thread as soon as it is idle or waits. A coroutine it returns is awaited."""
         self._urgent.append(action)

@@ -55,6 +55,7 @@ class Link:
         self._outbox: deque[Bytes] = deque()
         self._before_open: list[Sequence[Bytes]] = []
         self._wants_write = False
+        self._last_words: Exception | None = None
         self._codes_sent: set[str] = set()
         self._open_within_s = open_within_s
         self._timer: object | None = reactor.call_later(open_within_s, self._give_up)
@@ -109,11 +110,10 @@ class Link:
     def close_after_flush(self, reason: Exception) -> None:
         """End the link once what was sent is written. On the driving thread."""
         with self._lock:
+            self._last_words = reason
             flushed = not self._outbox and not self._before_open
         if flushed:
             self.close(reason)
-        else:
-            self._reactor.call_later(0.01, lambda: self.close_after_flush(reason))
 
     @property
     def is_congested(self) -> bool:
@@ -164,6 +164,8 @@ class Link:
                 if taken:
                     self._outbox[0] = memoryview(self._outbox[0])[taken:]
             self._want_write(False)
+        if self._last_words is not None:
+            self.close(self._last_words)
 
     def _want_write(self, wanted: bool) -> None:
         if wanted != self._wants_write:

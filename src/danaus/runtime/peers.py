@@ -92,6 +92,10 @@ class Peers:
             peer.sought = True
         self._reactor.post(partial(self._seek, peer))
 
+    def opening(self, agent: AgentRef, link: Link) -> None:
+        """`link`, not open yet, leads to `agent`: use it rather than a second one."""
+        self._to_agents[link] = agent
+
     def send_to_agent(self, agent: AgentRef, message: Message, pickled: Pickled = _NOTHING) -> None:
         """Send to an agent. On the driving thread."""
         link = self._links.find(agent.id)

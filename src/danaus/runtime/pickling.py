@@ -10,9 +10,10 @@ import pickle
 import sys
 import threading
 import weakref
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType
+from types import CodeType, FunctionType
 
 from danaus.errors import NotPicklable
 from danaus.protocol.frame import Bytes
@@ -21,6 +22,7 @@ _PROTOCOL = 5
 _IN_BAND_BYTES = 16 * 1024
 _MAX_BUFFERS = 4096
 _MAX_SEARCH_DEPTH = 6
+_UNNAMED_SOURCE = "<dynamic-code>"
 _CODE_KEY = "danaus-code"
 
 
@@ -75,9 +77,7 @@ class CodeBook:
                 return code_id, self._definitions[code_id]
             if code_id is None and not _is_of_script(value):
                 return None
-            import cloudpickle
-
-            definition = cloudpickle.dumps(value, protocol=_PROTOCOL)
+            definition = _dump_by_value(value, lambda part: None, None)
             code_id = hashlib.sha256(definition).hexdigest()[:24]
             self._definitions[code_id] = definition
             self._objects[code_id] = value
@@ -168,17 +168,28 @@ def _is_of_script(value: object) -> bool:
 def _dump_by_value(
     value: object,
     name: Callable[[object], tuple[str, str] | None],
-    in_band: Callable[[pickle.PickleBuffer], bool],
+    in_band: Callable[[pickle.PickleBuffer], bool] | None,
 ) -> bytes:
     import cloudpickle
 
     class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table = ChainMap({CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+
         def persistent_id(self, part: object) -> tuple[str, str] | None:
             return name(part) if isinstance(part, type | FunctionType) else None
 
     with io.BytesIO() as file:
         CodePickler(file, protocol=_PROTOCOL, buffer_callback=in_band).dump(value)
         return file.getvalue()
+
+
+def _reduce_code(code: CodeType) -> tuple[object, ...]:
+    """As cloudpickle does it, but with the file name, so that tracebacks and debuggers show the source."""
+    import cloudpickle
+
+    make, arguments, *rest = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    kept = tuple(code.co_filename if part == _UNNAMED_SOURCE else part for part in arguments)
+    return make, kept, *rest
 
 
 class _CodeUnpickler(pickle.Unpickler):

@@ -67,7 +67,14 @@ class Proc:
     """One process's part in the mesh. Everything that may run user code runs elsewhere: cells, futures, callbacks."""
 
     def __init__(
-        self, identity: Identity, settings: Settings, reactor: Reactor, wires: Wires, *, is_client: bool
+        self,
+        identity: Identity,
+        settings: Settings,
+        reactor: Reactor,
+        wires: Wires,
+        *,
+        is_client: bool,
+        pid: int | None = None,
     ) -> None:
         self.identity = identity
         self.settings = settings
@@ -91,7 +98,7 @@ class Proc:
         self._numberings: dict[tuple[str, str], Numbering] = {}
         self._numbers_lock = threading.Lock()
         self._closed = False
-        self._where = (socket.gethostname(), os.getpid())
+        self._where = (socket.gethostname(), pid or os.getpid())
 
     @property
     def id(self) -> str:

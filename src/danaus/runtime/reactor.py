@@ -65,6 +65,7 @@ class Reactor:
         self._driver = 0
         self._thread: threading.Thread | None = None
         self._closing = False
+        self._closed = False
         self.disabled = False
         """True in a child that user code forked: nothing here may be touched."""
         this = weakref.ref(self)
@@ -101,6 +102,7 @@ class Reactor:
         self._lead.acquire()
         self._driver = threading.get_ident()
         self._on_kick(READABLE)
+        self._closed = True
         for closable in (self._streams, self._outer):
             closable.close()
         os.close(self._kick_fd)
@@ -254,11 +256,11 @@ class Reactor:
             self._posts.popleft()()
 
     def _kick(self) -> None:
-        if not self.disabled:
+        if not self.disabled and not self._closed:
             os.eventfd_write(self._kick_fd, 1)
 
     def _interrupt_sleep(self) -> None:
-        if not self.disabled:
+        if not self.disabled and not self._closed:
             os.eventfd_write(self._wake_fd, 1)
 
     def _on_time_jump(self) -> None:

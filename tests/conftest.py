@@ -1,0 +1,3 @@
+"""Every test fails if it leaves something behind."""
+
+pytest_plugins = ["danaus.testing.pytest_plugin"]
