@@ -1,5 +1,7 @@
 """`ActorMesh`: actors of one class, one on each proc of a region: a reference that can be called, sliced and sent."""
 
+from dataclasses import replace
+
 import msgspec
 
 from danaus.errors import ConfigError
@@ -28,6 +30,7 @@ class ActorMesh(MeshAlgebra):
         self._region = region_of(ref.region)
         self._agent_of = ref.procs.agent_finder()
         self._initialized = initialized
+        self._plans: dict[tuple[str, float | None, bool, bool], CallPlan[object]] = {}
 
     @property
     def region(self) -> Region:
@@ -53,7 +56,9 @@ class ActorMesh(MeshAlgebra):
             proc.owners.disown(self._ref.id)
             cell = proc.owner_cell()
             (proc.children if cell is None else cell.children).pop(self._ref.id, None)
-        plan = self._plan("stop", lambda values: None, CallOptions(return_exceptions=True), single=False)
+        plan = replace(
+            self._plan("stop", CallOptions(return_exceptions=True), single=False), actor="", finish=lambda values: None
+        )
         call, future = proc.calls.open(plan)
         for rank in self._region.ranks():
             if proc.peers.gone(proc_id(procs.id, rank)) is not None:
@@ -73,19 +78,22 @@ class ActorMesh(MeshAlgebra):
                     f"call_one needs exactly one actor, {self._ref.name} has {len(self._region)}: {self.extent}; "
                     f"slice it, or use call"
                 )
-            return self._call(endpoint, arguments, self._plan(endpoint.name, _only, options, single=True))
-        extent = self._region.extent
-        plan = self._plan(endpoint.name, lambda values: ValueMesh(extent, values), options, single=False)
-        return self._call(endpoint, arguments, plan)
+        proc = current_proc()
+        plan = self._plan(endpoint.name, options, single=single)
+        origin = proc.origin()
+        pickled = proc.book.dumps(arguments, what=plan.text)
+        call, future = proc.calls.open(plan, origin)
+        proc.cast(plan, endpoint.name, pickled, origin=origin, call=call)
+        return future
 
     def broadcast_endpoint(
         self, endpoint: EndpointFunction, arguments: tuple[object, object], options: CallOptions
     ) -> Future[None]:
         """Send to every rank; no replies."""
         proc = current_proc()
-        plan = self._plan(endpoint.name, lambda values: None, options, single=False)
-        pickled = proc.book.dumps(arguments, what=f"an argument of {plan.text}")
-        dead = proc.cast(self._ref.id, endpoint.name, plan, self._agent_of, NO_REPLY, pickled)
+        plan = self._plan(endpoint.name, options, single=False)
+        pickled = proc.book.dumps(arguments, what=plan.text)
+        dead = proc.cast(plan, endpoint.name, pickled, origin=proc.origin(), call=NO_REPLY)
         future = proc.new_future()
         if dead is not None:
             future.settle_error(dead)
@@ -93,30 +101,27 @@ class ActorMesh(MeshAlgebra):
             future.settle(lambda: None)
         return future
 
-    def _call(
-        self, endpoint: EndpointFunction, arguments: tuple[object, object], plan: CallPlan[object]
-    ) -> "Future[object]":
-        proc = current_proc()
-        pickled = proc.book.dumps(arguments, what=f"an argument of {plan.text}")
-        call, future = proc.calls.open(plan)
-        proc.cast(self._ref.id, endpoint.name, plan, self._agent_of, call, pickled)
-        return future
-
-    def _plan(self, name: str, finish: object, options: CallOptions, *, single: bool) -> "CallPlan[object]":
-        proc = current_proc()
-        ref = self._ref
-        return CallPlan(
-            text=f"{ref.name}.{name}",
-            mesh=ref.name,
-            class_name=ref.class_name,
-            procs=ref.procs.id,
-            region=self._region,
-            finish=finish,  # type: ignore[arg-type]
-            abandon=proc.abandon(ref.id, ref.procs.id, self._agent_of),
-            timeout_s=options.timeout_s,
-            return_exceptions=options.return_exceptions,
-            single=single,
-        )
+    def _plan(self, name: str, options: CallOptions, *, single: bool) -> "CallPlan[object]":
+        key = (name, options.timeout_s, options.return_exceptions, single)
+        plan = self._plans.get(key)
+        if plan is None:
+            ref, extent = self._ref, self._region.extent
+            plan = self._plans[key] = CallPlan(
+                text=f"{ref.name}.{name}",
+                mesh=ref.name,
+                class_name=ref.class_name,
+                procs=ref.procs.id,
+                region=self._region,
+                agent_of=self._agent_of,
+                finish=_only if single else lambda values: ValueMesh(extent, values),
+                actor=ref.id,
+                targets=[(rank, proc_id(ref.procs.id, rank), self._agent_of(rank)) for rank in self._region.ranks()],
+                region_wire=ref.region,
+                timeout_s=options.timeout_s,
+                return_exceptions=options.return_exceptions,
+                single=single,
+            )
+        return plan
 
     def _with_region(self, region: Region) -> "ActorMesh":
         return ActorMesh(msgspec.structs.replace(self._ref, region=region_bytes(region)), self._cls)

@@ -159,7 +159,7 @@ class ProcMesh(MeshAlgebra):
             procs=self._ref.id,
             region=self._region,
             finish=lambda values: None,
-            abandon=lambda call, ranks: None,
+            agent_of=self._agent_of,
             return_exceptions=waits_for_all,
             passive=True,
         )

@@ -66,6 +66,13 @@ class FrameDecoder:
             frame = self._fill_part(num_bytes)
             return [] if frame is None else [frame]
         frames: list[Frame] = []
+        if not self._partial and num_bytes >= _PREFIX.size:
+            magic, num_buffers, header_bytes, payload_bytes = _PREFIX.unpack_from(self._scratch)
+            middle = _PREFIX.size + header_bytes
+            if magic == _MAGIC and not num_buffers and self.limit_bytes is None and middle + payload_bytes == num_bytes:
+                # Nearly every read is one small frame.
+                view = self._scratch
+                return [Frame(bytes(view[_PREFIX.size : middle]), bytes(view[middle:num_bytes]), ())]
         if self._partial:
             self._partial += self._scratch[:num_bytes]
             whole = self._partial

@@ -23,7 +23,7 @@ from danaus.protocol.collect import Collector
 from danaus.protocol.frame import Frame
 from danaus.protocol.message import CallId, Refused, Reply
 from danaus.runtime.future import Claim, Future, Waiting
-from danaus.runtime.peers import Gone
+from danaus.runtime.peers import AgentRef, Gone
 from danaus.runtime.pickling import CodeBook
 from danaus.topology import Point, Region
 
@@ -46,10 +46,15 @@ class CallPlan(Generic[T]):
     procs: str
     """Id of the proc mesh whose ranks are called."""
     region: Region
+    agent_of: Callable[[int], AgentRef]
     finish: Callable[[list[object]], T]
     """Makes the result of the values in the order of the region."""
-    abandon: Callable[[CallId, Sequence[int]], None]
-    """Tells ranks that their answers are no longer wanted."""
+    actor: str = ""
+    """Id of the actor mesh called; none if the procs themselves are."""
+    targets: Sequence[tuple[int, str, AgentRef]] = ()
+    """Base rank, proc id and agent of each actor, in the order of the region."""
+    region_wire: bytes = b""
+    """The region for headers."""
     timeout_s: float | None = None
     return_exceptions: bool = False
     passive: bool = False
@@ -63,10 +68,11 @@ class CallPlan(Generic[T]):
 
 
 class _Pending:
-    __slots__ = ("collector", "future", "keys", "plan", "timer")
+    __slots__ = ("collector", "future", "keys", "origin", "plan", "timer")
 
-    def __init__(self, plan: CallPlan[object], collector: _Collector, future: Future[object]) -> None:
+    def __init__(self, plan: CallPlan[object], origin: str, collector: _Collector, future: Future[object]) -> None:
         self.plan = plan
+        self.origin = origin
         self.collector = collector
         self.future = future
         self.timer: object | None = None
@@ -76,10 +82,26 @@ class _Pending:
 class Calls:
     """Opens calls, takes replies, ends each call once: by its replies, a death, its deadline or a cancel."""
 
-    def __init__(self, runtime: Waiting, book: CodeBook, claim: Callable[[Sequence[str], bool], Claim | None]) -> None:
+    def __init__(
+        self,
+        runtime: Waiting,
+        book: CodeBook,
+        *,
+        claim: Callable[[Sequence[str], bool], Claim | None],
+        abandon: Callable[[CallPlan[object], str, CallId, Sequence[int]], None],
+    ) -> None:
+        """Make an empty table.
+
+        Args:
+            runtime: wakes who waits.
+            book: unpickles results.
+            claim: what a future holds whose outcome contains these failures.
+            abandon: tells ranks of a plan, for an origin, that their answers to a call are no longer wanted.
+        """
         self._runtime = runtime
         self._book = book
         self._claim = claim
+        self._abandon = abandon
         self._lock = threading.RLock()
         self._ids = count(1)
         self._pending: dict[CallId, _Pending] = {}
@@ -87,12 +109,12 @@ class Calls:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def open(self, plan: CallPlan[T]) -> tuple[CallId, Future[T]]:
-        """Register a call; the caller then sends its messages with the id."""
+    def open(self, plan: CallPlan[T], origin: str = "") -> tuple[CallId, Future[T]]:
+        """Register a call of `origin`; the caller then sends its messages with the id."""
         call = next(self._ids)
         future: Future[T] = Future(self._runtime, partial(self._cancel, call))
         collector: _Collector = Collector(plan.region.ranks(), waits_for_all=plan.return_exceptions)
-        pending = _Pending(plan, collector, future)  # type: ignore[arg-type]
+        pending = _Pending(plan, origin, collector, future)  # type: ignore[arg-type]
         if plan.timeout_s is not None:
             pending.timer = self._runtime.reactor.call_later(plan.timeout_s, partial(self._expire, call))
         self._pending[call] = pending
@@ -166,7 +188,7 @@ class Calls:
         late = pending.collector.pending
         named = [str(plan.point_of(rank)) or "its only rank" for rank in late]
         pending.future.settle_error(CallTimeout(plan.text, plan.timeout_s or 0.0, named))
-        plan.abandon(call, late)
+        self._abandon(plan, pending.origin, call, late)
 
     def _cancel(self, call: CallId) -> None:
         with self._lock:
@@ -174,7 +196,7 @@ class Calls:
             if pending is None:
                 return
             self._forget(call)
-        pending.plan.abandon(call, pending.collector.pending)
+        self._abandon(pending.plan, pending.origin, call, pending.collector.pending)
 
     def _load(self, message: Reply, frame: Frame) -> object:
         return self._book.loads(frame.payload, frame.buffers, message.code)

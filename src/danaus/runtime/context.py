@@ -22,7 +22,7 @@ class Interruptible(Protocol):
         """While set, calling `wake` ends the wait so that `run_urgent` gets its turn."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
     """The actor whose code runs, the runtime it belongs to, and the message it handles."""
 

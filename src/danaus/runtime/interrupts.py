@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from _signal import getsignal  # signal.getsignal wraps its result in an enum, which costs more than the wait it guards
 from collections.abc import Callable
 from types import FrameType
 from typing import Literal
@@ -41,7 +42,7 @@ class InterruptShield:
     @property
     def protects_main(self) -> bool:
         """Whether the main thread may do the runtime's work: its interrupts come through this shield."""
-        return self._before is not None and signal.getsignal(signal.SIGINT) == self._on_signal
+        return self._before is not None and getsignal(signal.SIGINT) == self._on_signal
 
     def exit_main(self, code: int) -> bool:
         """Make the main thread raise `SystemExit(code)`, also out of a blocking wait; False if that cannot be done."""

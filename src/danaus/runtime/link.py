@@ -9,7 +9,8 @@ from danaus.errors import AuthenticationFailed, ProtocolError, Unreachable, Vers
 from danaus.protocol.frame import Bytes, Frame, FrameDecoder, encode_frame
 from danaus.protocol.handshake import Handshake
 from danaus.protocol.message import Code, Message, decode_message, encode_message
-from danaus.runtime.reactor import READABLE, WRITABLE, Reactor
+from danaus.runtime.pickling import Pickled
+from danaus.runtime.reactor import WRITABLE, Reactor
 from danaus.transport.stream import Stream
 
 _READS_PER_TURN = 16
@@ -95,6 +96,10 @@ class Link:
             else:
                 self._before_open.append([_own(part) for part in parts])
 
+    def answer(self, reply: Message, pickled: Pickled) -> None:
+        """Send a reply to what came over this link."""
+        self.send(reply, pickled.payload, pickled.buffers, pickled.code)
+
     def close(self, reason: Exception) -> None:
         """End the link and tell the owner why. On the driving thread."""
         if self.is_closed:
@@ -179,7 +184,7 @@ class Link:
     def _on_ready(self, events: int) -> None:
         if events & WRITABLE:
             self._flush()
-        if events & ~WRITABLE or events & READABLE:
+        if events != WRITABLE:
             self._read()
 
     def _read(self) -> None:

@@ -103,6 +103,16 @@ class CodeBook:
         return _CodeUnpickler(payload, buffers, self.find).load()
 
     def _dumps(self, value: object, fresh_code: bool) -> Pickled:
+        views: list[pickle.PickleBuffer] = []
+        try:
+            payload = pickle.dumps(value, _PROTOCOL, buffer_callback=views.append)
+        except Exception:
+            payload = b"__main__"
+        if not views and b"__main__" not in payload:
+            return Pickled(payload)
+        return self._dumps_with_buffers_or_code(value, fresh_code)
+
+    def _dumps_with_buffers_or_code(self, value: object, fresh_code: bool) -> Pickled:
         buffers: list[pickle.PickleBuffer] = []
 
         def in_band(buffer: pickle.PickleBuffer) -> bool:

@@ -42,7 +42,6 @@ from danaus.runtime.owners import Owners
 from danaus.runtime.peers import AgentRef, Gone, Peers
 from danaus.runtime.pickling import CodeBook, Pickled
 from danaus.runtime.reactor import Reactor
-from danaus.runtime.regions import region_bytes
 from danaus.runtime.root import Root
 from danaus.transport.stream import Listener
 from danaus.transport.wires import Wires
@@ -83,7 +82,7 @@ class Proc:
         self.callbacks = CallbackThread(f"danaus-callbacks-{identity.name}")
         self.book = CodeBook()
         self.root = Root(reactor, self.callbacks, grace_s=settings.unhandled_grace_s)
-        self.calls = Calls(self, self.book, self._claim)
+        self.calls = Calls(self, self.book, claim=self._claim, abandon=self._abandon)
         self.actors = Actors(self, park_timeout_s=settings.park_timeout_s)
         self.owners = Owners(self)
         self.children: dict[str, StopChild] = {}
@@ -140,30 +139,21 @@ class Proc:
         self._take(message, frame, self._answer_here)
 
     def cast(
-        self,
-        actor: str,
-        endpoint: str,
-        plan: CallPlan[object],
-        agent_of: Callable[[int], AgentRef],
-        call: CallId,
-        pickled: Pickled,
+        self, plan: CallPlan[object], endpoint: str, pickled: Pickled, *, origin: str, call: CallId
     ) -> Error | None:
         """Send one message to each rank of `plan.region`; returns an error if a rank is known to be gone.
 
         With a call id the error ends that rank of the call instead.
         """
-        origin = self.origin()
-        ranks = plan.region.ranks()
-        region = region_bytes(plan.region)
+        actor, targets = plan.actor, plan.targets
         with self._numbers_lock:
             numbering = self._numberings.get((origin, actor))
             if numbering is None:
                 numbering = self._numberings[origin, actor] = Numbering()
-            numbers = numbering.take_many(ranks)
+            numbers = [numbering.take(rank) for rank, _, _ in targets]
         code = pickled.code_ids
         dead: Error | None = None
-        for rank, number in zip(ranks, numbers, strict=True):
-            proc = proc_id(plan.procs, rank)
+        for (rank, proc, agent), number in zip(targets, numbers, strict=True):
             gone = self.peers.gone(proc)
             if gone is not None:
                 dead = _dead(gone, plan)
@@ -176,22 +166,12 @@ class Proc:
                 endpoint,
                 ((rank, 1, number),),
                 call,
-                region,
+                plan.region_wire,
                 time_left_s=plan.timeout_s,
                 code=code,
             )
-            self.send(proc, agent_of(rank), message, pickled)
+            self.send(proc, agent, message, pickled)
         return dead
-
-    def abandon(self, actor: str, procs: str, agent_of: Callable[[int], AgentRef]) -> Callable[[CallId, Sequence[int]], None]:
-        """How to tell ranks of an actor mesh that a call's answers are not wanted."""
-        origin = self.origin()
-
-        def tell(call: CallId, ranks: Sequence[int]) -> None:
-            for rank in ranks:
-                self.send(proc_id(procs, rank), agent_of(rank), Cancel(origin, actor, call))
-
-        return tell
 
     # ---- PeerEvents
 
@@ -202,10 +182,7 @@ class Proc:
     def message_arrived(self, link: Link, message: Message, frame: Frame) -> None:
         """A message came over a link."""
 
-        def answer(reply: Message, pickled: Pickled) -> None:
-            link.send(reply, pickled.payload, pickled.buffers, pickled.code)
-
-        if not self._take(message, frame, answer):
+        if not self._take(message, frame, link.answer):
             self.other_message(link, message, frame)
 
     def peer_lost(self, peer: str, reason: Exception) -> None:
@@ -299,6 +276,11 @@ class Proc:
         self.calls.proc_gone(proc, gone)
         self.owners.proc_gone(proc, gone)
         self.actors.orphan(proc)
+
+    def _abandon(self, plan: CallPlan[object], origin: str, call: CallId, ranks: Sequence[int]) -> None:
+        if plan.actor:
+            for rank in ranks:
+                self.send(proc_id(plan.procs, rank), plan.agent_of(rank), Cancel(origin, plan.actor, call))
 
     def _claim(self, keys: Sequence[str], passive: bool) -> Claim | None:
         return self.root.claim(keys, passive) if self.is_client else None
