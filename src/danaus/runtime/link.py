@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 from danaus.errors import AuthenticationFailed, ProtocolError, Unreachable, VersionMismatch
@@ -14,6 +15,9 @@ from danaus.runtime.reactor import WRITABLE, Reactor
 from danaus.transport.stream import Stream
 
 _READS_PER_TURN = 16
+_SHORT_READ_BYTES = 64 * 1024
+"""A read of less leaves nothing behind."""
+_PARTS_PER_WRITE = 64
 _HANDSHAKE_LIMIT_BYTES = 8 * 1024
 
 
@@ -158,7 +162,7 @@ class Link:
         with self._lock:
             while self._outbox:
                 try:
-                    taken = self._stream.send(list(self._outbox)[:64] if len(self._outbox) > 1 else [self._outbox[0]])
+                    taken = self._stream.send(list(islice(self._outbox, _PARTS_PER_WRITE)))
                 except BlockingIOError:
                     return
                 except OSError as error:
@@ -208,7 +212,7 @@ class Link:
             except ProtocolError as error:
                 self.close(error)
                 return
-            if num_bytes < len(view):
+            if num_bytes < min(len(view), _SHORT_READ_BYTES):
                 return
 
     def _take(self, frames: Sequence[Frame]) -> None:

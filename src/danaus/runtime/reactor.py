@@ -247,13 +247,19 @@ class Reactor:
         for fd, mask in events:
             watched = self._watched.get(fd)
             if watched is not None:
-                watched[0](mask)
+                try:
+                    watched[0](mask)
+                except Exception as error:
+                    _report(error)
 
     def _on_kick(self, _: int) -> None:
         self._kicked = False
         _drain(self._kick_fd)
         for _ in range(len(self._posts)):
-            self._posts.popleft()()
+            try:
+                self._posts.popleft()()
+            except Exception as error:
+                _report(error)
 
     def _kick(self) -> None:
         if not self.disabled and not self._closed:
@@ -281,6 +287,13 @@ def _release(lock: threading.Lock) -> None:
     # Woken and timed out at once release it twice; the wait itself looks at `ready`.
     with suppress(RuntimeError):
         lock.release()
+
+
+def _report(error: Exception) -> None:
+    # A bug of Danaus's own. The loop goes on: it serves more than the one callback that broke.
+    threading.excepthook(
+        threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+    )
 
 
 def _drain(fd: int) -> None:
