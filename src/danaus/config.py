@@ -12,6 +12,7 @@ PROTOCOL = 1
 """Counts changes of what processes say to each other."""
 
 PREFIX = "DANAUS_"
+_KINDS: Mapping[str, type[str | int | float]] = {"str": str, "int": int, "float": float}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,11 @@ class Settings:
             text = source.get(PREFIX + field.name.upper())
             if text is None:
                 continue
+            kind = _KINDS[type(field.default).__name__]
             try:
-                chosen[field.name] = type(field.default)(text)
+                chosen[field.name] = kind(text)
             except ValueError as error:
-                raise ConfigError(f"{PREFIX}{field.name.upper()}={text!r} is not a {type(field.default).__name__}") from error
+                raise ConfigError(f"{PREFIX}{field.name.upper()}={text!r} is not a {kind.__name__}") from error
         return cls(**chosen)  # type: ignore[arg-type]
 
 

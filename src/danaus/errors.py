@@ -1,26 +1,26 @@
 """Every exception of Danaus, one tree, and `Failure`, the value that says what died and why.
 
-    Error
-    |- ConfigError             a setting or an argument is not usable
-    |- SpawnError              a proc or actor could not be started
-    |- NotPicklable            an argument, result or exception cannot travel
-    |- DeliveryError           never arrived: safe to resend
-    |  |- Unreachable          no link to the peer could be opened
-    |  |- MailboxFull          no credit to send before the deadline
-    |  |- MeshFailed           the target was dead before it took the message
-    |  |- MeshStopped          the target was stopped on purpose
-    |  '- StaleIncarnation     meant for an earlier life of the target
-    |- ReplyLost               may have run: resend only if idempotent
-    |- ActorFailed             user code raised and the exception itself cannot travel
-    |- CallError               one or more ranks of a `call` failed
-    |- CallTimeout             the deadline of a call passed
-    |- CallCancelled           somebody cancelled the future
-    |- WrongThread             a blocking wait where it would deadlock
-    '- ProtocolError
-       |- LocalProtocolError   we broke the protocol
-       '- RemoteProtocolError  the peer broke the protocol
-          |- AuthenticationFailed
-          '- VersionMismatch
+Error
+|- ConfigError             a setting or an argument is not usable
+|- SpawnError              a proc or actor could not be started
+|- NotPicklable            an argument, result or exception cannot travel
+|- DeliveryError           never arrived: safe to resend
+|  |- Unreachable          no link to the peer could be opened
+|  |- MailboxFull          no credit to send before the deadline
+|  |- MeshFailed           the target was dead before it took the message
+|  |- MeshStopped          the target was stopped on purpose
+|  '- StaleIncarnation     meant for an earlier life of the target
+|- ReplyLost               may have run: resend only if idempotent
+|- ActorFailed             user code raised and the exception itself cannot travel
+|- CallError               one or more ranks of a `call` failed
+|- CallTimeout             the deadline of a call passed
+|- CallCancelled           somebody cancelled the future
+|- WrongThread             a blocking wait where it would deadlock
+'- ProtocolError
+   |- LocalProtocolError   we broke the protocol
+   '- RemoteProtocolError  the peer broke the protocol
+      |- AuthenticationFailed
+      '- VersionMismatch
 """
 
 from collections.abc import Mapping, Sequence
@@ -110,7 +110,9 @@ class NotPicklable(Error, TypeError):
         self.path, self.reason = path, reason
 
     def __str__(self) -> str:
-        return f"{self.path} cannot be pickled: {self.reason}; send what it is made from, or give its class a __reduce__"
+        return (
+            f"{self.path} cannot be pickled: {self.reason}; send what it is made from, or give its class a __reduce__"
+        )
 
 
 class DeliveryError(Error):
@@ -230,6 +232,7 @@ class CallTimeout(Error, TimeoutError):
 
     def __init__(self, call: str, timeout_s: float, pending: Sequence[str]) -> None:
         super().__init__(call, timeout_s, pending)
+        self.args = (call, timeout_s, pending)  # OSError takes the third for a file name
         self.call, self.timeout_s, self.pending = call, timeout_s, pending
 
     def __str__(self) -> str:

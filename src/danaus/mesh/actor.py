@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from danaus.mesh.algebra import MeshAlgebra
-from danaus.topology import Extent, Region
+from danaus.topology import Region
 
 if TYPE_CHECKING:
     from danaus.runtime.future import Future
@@ -30,6 +30,3 @@ class Actor(_MeshFace):
         `__supervise__(self, failure)`: something this actor owns failed; return True if that is dealt with.
         `__cleanup__(self, error)`: the actor ends; `error` is None unless it failed.
     """
-
-
-__all__ = ["MESH_NAMES", "Actor", "Extent"]

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import msgspec
 
-from danaus.errors import ConfigError
+from danaus.errors import ConfigError, MeshStopped
 from danaus.mesh.actor import Actor
+from danaus.mesh.algebra import MeshAlgebra
 from danaus.mesh.client import current_proc
 from danaus.mesh.endpoint import CallOptions, Endpoint
 from danaus.mesh.refs import ActorsRef, encode_ref
@@ -15,7 +16,6 @@ from danaus.runtime.calls import CallPlan
 from danaus.runtime.cell import EndpointFunction
 from danaus.runtime.future import Future
 from danaus.runtime.regions import region_bytes, region_of
-from danaus.mesh.algebra import MeshAlgebra
 from danaus.topology import Region
 
 _decoder = msgspec.msgpack.Decoder(ActorsRef)
@@ -41,7 +41,9 @@ class ActorMesh(MeshAlgebra):
     def initialized(self) -> Future[None]:
         """Done when the constructors have run; raises what they raised. Only where the mesh was spawned."""
         if self._initialized is None:
-            raise ConfigError("initialized belongs to whoever spawned the mesh; a call waits for the constructor anyway")
+            raise ConfigError(
+                "initialized belongs to whoever spawned the mesh; a call waits for the constructor anyway"
+            )
         return self._initialized
 
     def stop(self, timeout_s: float | None = None, *, now: bool = False) -> Future[None]:
@@ -56,13 +58,12 @@ class ActorMesh(MeshAlgebra):
             proc.owners.disown(self._ref.id)
             cell = proc.owner_cell()
             (proc.children if cell is None else cell.children).pop(self._ref.id, None)
-        plan = replace(
-            self._plan("stop", CallOptions(return_exceptions=True), single=False), actor="", finish=lambda values: None
-        )
+        options = CallOptions(return_exceptions=True)
+        plan: CallPlan[None] = replace(self._plan("stop", options, single=False), actor="", finish=lambda values: None)  # type: ignore[assignment]
         call, future = proc.calls.open(plan)
         for rank in self._region.ranks():
             if proc.peers.gone(proc_id(procs.id, rank)) is not None:
-                proc.calls.fail(call, rank, ConfigError("gone"))
+                proc.calls.fail(call, rank, MeshStopped(self._ref.name))
                 continue
             message = StopActor(self._ref.id, rank, call, timeout_s, now)
             proc.send(proc_id(procs.id, rank), self._agent_of(rank), message)
@@ -72,12 +73,11 @@ class ActorMesh(MeshAlgebra):
         self, endpoint: EndpointFunction, arguments: tuple[object, object], options: CallOptions, *, single: bool
     ) -> "Future[object]":
         """Send to every rank and collect the replies."""
-        if single:
-            if len(self._region) != 1:
-                raise ConfigError(
-                    f"call_one needs exactly one actor, {self._ref.name} has {len(self._region)}: {self.extent}; "
-                    f"slice it, or use call"
-                )
+        if single and len(self._region) != 1:
+            raise ConfigError(
+                f"call_one needs exactly one actor, {self._ref.name} has {len(self._region)}: {self.extent}; "
+                f"slice it, or use call"
+            )
         proc = current_proc()
         plan = self._plan(endpoint.name, options, single=single)
         origin = proc.origin()
@@ -132,11 +132,12 @@ class ActorMesh(MeshAlgebra):
     def __getattr__(self, name: str) -> "Endpoint[..., object, object]":
         if name.startswith("__"):
             raise AttributeError(name)
-        declared = getattr(self._cls, name, None)
+        declared: object = getattr(self._cls, name, None)
         if not isinstance(declared, Endpoint):
             names = ", ".join(sorted(each for each in dir(self._cls) if isinstance(getattr(self._cls, each), Endpoint)))
             kind = "is not an endpoint" if declared is not None else "does not exist"
-            raise AttributeError(f"{self._cls.__name__}.{name} {kind}; its endpoints are: {names or 'none'}")
+            message = f"{self._cls.__name__}.{name} {kind}; its endpoints are: {names or 'none'}"
+            raise AttributeError(message)  # noqa: TRY004 - it is what getattr() and hasattr() expect
         bound = declared.bind(self)
         self.__dict__[name] = bound
         return bound

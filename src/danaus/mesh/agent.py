@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-
 from danaus.config import Settings
 from danaus.errors import Error, Failure, LocalProtocolError
 from danaus.protocol.boot import ProcBoot

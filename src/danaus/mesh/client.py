@@ -23,6 +23,7 @@ from danaus.runtime.link import Link
 from danaus.runtime.peers import AgentRef
 from danaus.runtime.proc import Identity, Proc
 from danaus.runtime.reactor import Reactor
+from danaus.transport.sockets import SocketListener
 
 _LEAVE_SLACK_S = 5.0
 
@@ -35,6 +36,7 @@ class Client:
         self._directory = tempfile.mkdtemp(prefix="danaus-", dir=runtime_parent())
         wires = local_wires(settings, self._directory)
         listener, agent_listener = wires.listen("client"), wires.listen("agent")
+        assert isinstance(agent_listener, SocketListener)
         secret = secrets.token_bytes(32)
         agent = AgentRef(new_id("h"), agent_listener.address)
         reactor = Reactor("danaus-io")
@@ -55,7 +57,11 @@ class Client:
             client_pid=os.getpid(),
         )
         self._guard, stream = start_python(
-            "danaus.mesh.agent_main", encode_boot(boot), agent_listener, {}, pipes=False  # type: ignore[arg-type]
+            "danaus.mesh.agent_main",
+            encode_boot(boot),
+            agent_listener,
+            {},
+            pipes=False,
         )
         self._agent_link = self.proc.links.adopt(stream, initiator=True)
         self.proc.peers.opening(agent, self._agent_link)

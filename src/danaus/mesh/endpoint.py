@@ -62,7 +62,9 @@ class Endpoint(Generic[P, R, L]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> L:
         """Run it here, inside the actor."""
         name = self.__name__
-        raise TypeError(f"{name} is an endpoint of a mesh: use {name}.call(...), {name}.call_one(...) or {name}.broadcast(...)")
+        raise TypeError(
+            f"{name} is an endpoint of a mesh: use {name}.call(...), {name}.call_one(...) or {name}.broadcast(...)"
+        )
 
     def bind(self, target: Target) -> "Endpoint[P, R, L]":
         """This endpoint on a mesh."""
@@ -72,7 +74,7 @@ class Endpoint(Generic[P, R, L]):
         """The same endpoint with options for its calls.
 
         Args:
-            timeout_s: the call fails with `CallTimeout` after so long, and is withdrawn or cancelled where it waits or runs.
+            timeout_s: after so long the call fails with `CallTimeout`, withdrawn where it waits, cancelled where it runs.
             return_exceptions: wait for every rank, and put exceptions in place of values.
         """
         if timeout_s is not None and not timeout_s > 0:

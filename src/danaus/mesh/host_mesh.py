@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from danaus.errors import ConfigError
+from danaus.mesh.algebra import MeshAlgebra
 from danaus.mesh.client import current_proc
 from danaus.mesh.proc_mesh import ProcMesh
 from danaus.mesh.refs import HostsRef, ProcsRef, encode_ref, new_id
-from danaus.protocol.message import Code, SpawnProcs
+from danaus.protocol.message import SpawnProcs
 from danaus.runtime.pickling import Pickled
 from danaus.runtime.regions import region_bytes, region_of
-from danaus.mesh.algebra import MeshAlgebra
 from danaus.topology import Extent, Region
 
 
@@ -40,7 +40,7 @@ class HostMesh(MeshAlgebra):
         """Start procs on each host. Returns at once; the first use waits.
 
         Args:
-            per_host: axes of the procs of one host, as `{"gpus": 8}`; none is one proc. They follow the axes of the hosts.
+            per_host: axes of the procs of one host, as `{"gpus": 8}`, after those of the hosts; none is one proc.
             env: variables set in each proc before its interpreter starts, on top of the caller's environment.
             bootstrap: called in each proc before any actor is made. If it raises, the proc ends.
             name: how messages to people call the mesh.
@@ -64,7 +64,9 @@ class HostMesh(MeshAlgebra):
         cell = proc.owner_cell()
         proc.owners.own_procs(ref.id, "" if cell is None else cell.spawn.actor)
         mesh = ProcMesh(ref)
-        (proc.children if cell is None else cell.children)[ref.id] = lambda timeout_s, now: mesh.stop(timeout_s, now=now)
+        (proc.children if cell is None else cell.children)[ref.id] = lambda timeout_s, now: mesh.stop(
+            timeout_s, now=now
+        )
         agent_of = ref.agent_finder()
         for index in range(len(agents)):
             ranks = tuple(range(index * num, (index + 1) * num))
@@ -123,9 +125,9 @@ def this_host() -> HostMesh:
 
 def _checked_environ(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
-        if not isinstance(name, str) or not isinstance(value, str) or "=" in name or "\0" in name + value or not name:
-            raise ConfigError(f"env[{name!r}] = {value!r}: names and values are strings, without NUL, names without '='")
+        texts: tuple[object, object] = name, value  # what the annotation says, an untyped caller may not keep
+        if not all(isinstance(text, str) for text in texts) or not name or "=" in name or "\0" in name + value:
+            raise ConfigError(
+                f"env[{name!r}] = {value!r}: names and values are strings, without NUL, names without '='"
+            )
     return dict(env)
-
-
-__all__ = ["Code", "HostMesh", "restore_host_mesh", "this_host"]

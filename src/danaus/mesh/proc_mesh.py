@@ -2,13 +2,12 @@
 
 import inspect
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
-
-import msgspec
+from typing import ParamSpec, Self, TypeVar, cast
 
 from danaus.errors import ConfigError, MeshFailed, MeshStopped
 from danaus.mesh.actor import MESH_NAMES, Actor
 from danaus.mesh.actor_mesh import ActorMesh
+from danaus.mesh.algebra import MeshAlgebra
 from danaus.mesh.client import current_proc
 from danaus.mesh.endpoint import Endpoint
 from danaus.mesh.refs import ActorsRef, ProcsRef, decode_procs, encode_ref, new_id
@@ -17,7 +16,6 @@ from danaus.runtime.calls import CallPlan
 from danaus.runtime.future import Future
 from danaus.runtime.proc import Proc
 from danaus.runtime.regions import region_bytes
-from danaus.mesh.algebra import MeshAlgebra
 from danaus.topology import Region
 
 P = ParamSpec("P")
@@ -80,7 +78,9 @@ class ProcMesh(MeshAlgebra):
             raise TypeError(f"{cls.__name__}{inspect.signature(cls)}: {error}") from None
         proc = current_proc()
         self._check_alive(proc)
-        pickled = proc.book.dumps((cls, args, kwargs), what=f"the class or an argument of {cls.__name__}", fresh_code=True)
+        pickled = proc.book.dumps(
+            (cls, args, kwargs), what=f"the class or an argument of {cls.__name__}", fresh_code=True
+        )
         region = region_bytes(self._region)
         ref = ActorsRef(new_id("a"), name, cls.__name__, self._ref, region, region)
         cell = proc.owner_cell()
@@ -89,7 +89,9 @@ class ProcMesh(MeshAlgebra):
         proc.owners.own_actors(ref.id, self._ref.id, owner=owner, ranks=ranks)
         call, initialized = proc.calls.open(self._plan(f"{name}.__init__", mesh=name, class_name=cls.__name__))
         mesh = ActorMesh(ref, cls, initialized)
-        (proc.children if cell is None else cell.children)[ref.id] = lambda timeout_s, now: mesh.stop(timeout_s, now=now)
+        (proc.children if cell is None else cell.children)[ref.id] = lambda timeout_s, now: mesh.stop(
+            timeout_s, now=now
+        )
         code = pickled.code_ids
         procs = encode_ref(self._ref)
         for rank in ranks:
@@ -111,7 +113,7 @@ class ProcMesh(MeshAlgebra):
     def stop(self, timeout_s: float | None = None, *, now: bool = False) -> Future[None]:
         """End the procs of this region: actors drain (unless `now`) and clean up, then the processes exit.
 
-        The future is done when they are gone: what does not end within `timeout_s` (the setting `stop_timeout_s`) is killed.
+        The future is done when they are gone; what runs after `timeout_s` (the setting `stop_timeout_s`) is killed.
         """
         proc = current_proc()
         timeout_s = proc.settings.stop_timeout_s if timeout_s is None else timeout_s
@@ -131,13 +133,13 @@ class ProcMesh(MeshAlgebra):
             proc.reactor.post(lambda agent=agent, message=message: proc.peers.send_to_agent(agent, message))  # type: ignore[misc]
         return future
 
-    def __enter__(self) -> "ProcMesh":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.stop(now=exc[0] is not None).get()
 
-    async def __aenter__(self) -> "ProcMesh":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -149,16 +151,14 @@ class ProcMesh(MeshAlgebra):
             if gone is not None:
                 raise MeshStopped(self._ref.name) if gone.planned else MeshFailed(gone.failure)
 
-    def _plan(
-        self, text: str, *, mesh: str = "", class_name: str = "", waits_for_all: bool = False
-    ) -> CallPlan[None]:
+    def _plan(self, text: str, *, mesh: str = "", class_name: str = "", waits_for_all: bool = False) -> CallPlan[None]:
         return CallPlan(
             text=text,
             mesh=mesh or self._ref.name,
             class_name=class_name,
             procs=self._ref.id,
             region=self._region,
-            finish=lambda values: None,
+            finish=_nothing,
             agent_of=self._agent_of,
             return_exceptions=waits_for_all,
             passive=True,
@@ -188,12 +188,13 @@ def restore_proc_mesh(ref: bytes) -> ProcMesh:
     return ProcMesh(decode_procs(ref))
 
 
+def _nothing(_: list[object]) -> None:
+    """What a spawn or a stop has as its result."""
+
+
 def _check_class(cls: object) -> None:
     if not isinstance(cls, type) or not issubclass(cls, Actor):
         raise TypeError(f"spawn needs a subclass of danaus.Actor, got {cls!r}")
     taken = sorted(name for name in MESH_NAMES if isinstance(getattr(cls, name, None), Endpoint))
     if taken:
         raise ConfigError(f"{cls.__name__}: endpoints cannot be called {', '.join(taken)}, meshes have these names")
-
-
-__all__ = ["ProcMesh", "msgspec", "restore_proc_mesh"]

@@ -1,18 +1,14 @@
 """What a child process reads first, before any link: who it is and the secret it proves itself with.
 
-It comes over a socket pair from the parent, so the secret is in no file, argument or environment variable.
+It comes in an inherited file without a name, so the secret is in no directory, argument or environment variable.
 """
 
 from collections.abc import Mapping
-from struct import Struct
 from typing import TypeVar
 
 import msgspec
 
 from danaus.errors import RemoteProtocolError
-
-_LENGTH = Struct("<I")
-LENGTH_BYTES = _LENGTH.size
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -54,18 +50,12 @@ class AgentBoot(msgspec.Struct, frozen=True):
 
 
 def encode_boot(boot: msgspec.Struct) -> bytes:
-    """Length and content."""
-    body = msgspec.msgpack.encode(boot)
-    return _LENGTH.pack(len(body)) + body
-
-
-def boot_length(prefix: bytes) -> int:
-    """How many bytes follow the first `LENGTH_BYTES`."""
-    return int(_LENGTH.unpack(prefix)[0])
+    """As bytes."""
+    return msgspec.msgpack.encode(boot)
 
 
 def decode_boot(body: bytes, kind: type[B]) -> B:
-    """The inverse of `encode_boot`, after the length."""
+    """The inverse of `encode_boot`."""
     try:
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

@@ -109,7 +109,9 @@ class FrameDecoder:
                 raise RemoteProtocolError("the stream is not Danaus's, or is damaged: a frame began with wrong bytes")
             body = start + _PREFIX.size + 8 * num_buffers
             if self.limit_bytes is not None and header_bytes + payload_bytes + 8 * num_buffers > self.limit_bytes:
-                raise RemoteProtocolError(f"a frame of more than {self.limit_bytes} bytes came before the handshake ended")
+                raise RemoteProtocolError(
+                    f"a frame of more than {self.limit_bytes} bytes came before the handshake ended"
+                )
             if header_bytes > _MAX_HEADER_BYTES:
                 raise RemoteProtocolError(f"a frame claims a header of {header_bytes} bytes")
             if body > end:

@@ -166,7 +166,7 @@ class RootLedger:
         """A future that nobody has looked at yet holds this failure, which may be known already."""
         known = self._unclaimed.get(failure_key)
         if known is not None:
-            known.awaited = True
+            self._hold(known)
 
     def claimed(self, failure_key: str) -> None:
         """A caller received it as an exception, maybe before the failure itself came."""

@@ -4,9 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 
-
-class EndpointCancelled(Exception):
-    """The coroutine was cancelled from outside, or raised `CancelledError` itself."""
+from danaus.errors import CallCancelled
 
 
 class ActorLoop:
@@ -24,7 +22,7 @@ class ActorLoop:
         try:
             return self._loop.run_until_complete(self._task)
         except asyncio.CancelledError as error:
-            raise EndpointCancelled("the endpoint was cancelled") from error
+            raise CallCancelled("the endpoint was cancelled, or raised CancelledError itself") from error
         finally:
             self._task = None
 
@@ -75,4 +73,4 @@ class ActorLoop:
 
 def run_once(coroutine: Coroutine[object, object, object]) -> object:
     """Run a coroutine of an actor that has no loop of its own."""
-    return asyncio.run(coroutine)  # type: ignore[arg-type]
+    return asyncio.run(coroutine)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Protocol
 
-from danaus.errors import Error, Failure, NotPicklable, WrongThread
+from danaus.errors import CallCancelled, Error, Failure, NotPicklable, WrongThread
 from danaus.protocol.frame import Frame
 from danaus.protocol.message import NO_REPLY, Cast, Raised, Refused, Reply, SpawnActor
 from danaus.runtime.context import Running, running
@@ -23,6 +23,8 @@ StopChild = Callable[[float, bool], Future[None]]
 """Stops a mesh that an actor owns, given the time left and whether to do it without draining."""
 
 _NOTHING = Pickled(b"")
+_Arguments = tuple[tuple[object, ...], dict[str, object]]
+_Construction = tuple[type, tuple[object, ...], dict[str, object]]
 
 
 class ActorLoop(Protocol):
@@ -202,8 +204,8 @@ class ActorCell:
         del self._construction
         spawn = self.spawn
         try:
-            cls, args, kwargs = self._owner.book.loads(frame.payload, frame.buffers, spawn.code)  # type: ignore[misc]
-            assert isinstance(cls, type)
+            construction: _Construction = self._owner.book.loads(frame.payload, frame.buffers, spawn.code)  # type: ignore[assignment]
+            cls, args, kwargs = construction
             self._endpoints = _endpoints_of(cls)
             if any(endpoint.is_async for endpoint in self._endpoints.values()):
                 self._loop = _new_loop()
@@ -265,7 +267,8 @@ class ActorCell:
             if endpoint is None:
                 raise AttributeError(f"{self.spawn.class_name} has no endpoint {cast.endpoint!r} in this proc")
             try:
-                args, kwargs = book.loads(frame.payload, frame.buffers, cast.code)  # type: ignore[misc]
+                arguments: _Arguments = book.loads(frame.payload, frame.buffers, cast.code)  # type: ignore[assignment]
+                args, kwargs = arguments
             except Exception as error:
                 where = f"an argument of {self.name}.{cast.endpoint}"
                 raise NotPicklable(where, f"it cannot be rebuilt there: {type(error).__name__}: {error}") from error
@@ -278,7 +281,7 @@ class ActorCell:
             pickled = book.dumps(value, what=f"the result of {self.name}.{cast.endpoint}")
             delivery.answer(Reply(cast.call, rank, code=pickled.code_ids), pickled)
         except Exception as error:
-            if self._stop is not None and type(error).__name__ == "EndpointCancelled":
+            if self._stop is not None and isinstance(error, CallCancelled):
                 _refuse(delivery, Refused("stopped"))
             else:
                 self._raised(delivery, error)

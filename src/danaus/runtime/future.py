@@ -37,7 +37,19 @@ class Future(Generic[T]):
     The value is unpickled by the first who asks for it, never on the thread that moves messages.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_claim", "_done", "_error", "_load", "_lock", "_on_cancel", "_runtime", "_value", "_waiters")
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_claim",
+        "_done",
+        "_error",
+        "_load",
+        "_lock",
+        "_on_cancel",
+        "_runtime",
+        "_value",
+        "_waiters",
+    )
 
     def __init__(self, runtime: Waiting, on_cancel: Callable[[], None] | None = None) -> None:
         self._runtime = runtime

@@ -1,8 +1,8 @@
-"""Ctrl-C must not cut a frame in half: an interrupt that hits the main thread inside the runtime waits until it is out."""
+"""Ctrl-C must not cut a frame in half: an interrupt of the main thread inside the runtime waits until it is out."""
 
 import signal
 import threading
-from _signal import getsignal  # signal.getsignal wraps its result in an enum, which costs more than the wait it guards
+from _signal import getsignal  # type: ignore[import-not-found]  # without the enum, which costs more than a wait
 from collections.abc import Callable
 from types import FrameType
 from typing import Literal
@@ -42,7 +42,7 @@ class InterruptShield:
     @property
     def protects_main(self) -> bool:
         """Whether the main thread may do the runtime's work: its interrupts come through this shield."""
-        return self._before is not None and getsignal(signal.SIGINT) == self._on_signal
+        return self._before is not None and bool(getsignal(signal.SIGINT) == self._on_signal)
 
     def exit_main(self, code: int) -> bool:
         """Make the main thread raise `SystemExit(code)`, also out of a blocking wait; False if that cannot be done."""

@@ -5,8 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from danaus.transport.stream import Listener, Stream
 
 _PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 _READ_BYTES = 64 * 1024
+_LAST_READS = 64
+"""How much of what a dead process wrote is read at most: one that it left behind may write for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +75,19 @@ def python_command(module: str, arguments: Sequence[str]) -> list[str]:
 def start_python(
     module: str, boot: bytes, listener: SocketListener, environ: Mapping[str, str], *, pipes: bool
 ) -> tuple["subprocess.Popen[bytes]", SocketStream]:
-    """Start an interpreter in a session of its own and give it one end of a socket pair, with `boot` in it already."""
+    """Start an interpreter in a session of its own and give it `boot`, one end of a socket pair, and the listener."""
     near, far = socket.socketpair()
-    with far:
-        near.sendall(boot)
+    with far, open(os.memfd_create("danaus-boot"), "w+b") as file:
+        file.write(boot)
+        file.seek(0)
+        inherited = (far.fileno(), listener.fileno(), file.fileno())
         output = subprocess.PIPE if pipes else None
         popen = subprocess.Popen(
-            python_command(module, [str(far.fileno()), str(listener.fileno())]),
+            python_command(module, [str(fd) for fd in inherited]),
             stdin=subprocess.DEVNULL,
             stdout=output if pipes else subprocess.DEVNULL,
             stderr=output,
-            pass_fds=(far.fileno(), listener.fileno()),
+            pass_fds=inherited,
             start_new_session=True,
             env=process_environment(environ),
             bufsize=0,
@@ -114,13 +119,14 @@ class _ExecChild:
         self._reactor = reactor
         self._popen = popen
         self._events = events
-        assert popen.stdout is not None and popen.stderr is not None
+        assert popen.stdout is not None
+        assert popen.stderr is not None
         self._pipes = {1: popen.stdout.fileno(), 2: popen.stderr.fileno()}
         self._pidfd = os.pidfd_open(popen.pid)
         for number, fd in self._pipes.items():
             os.set_blocking(fd, False)
-            reactor.register(fd, lambda _, number=number: self._on_output(number), lambda: None)  # type: ignore[misc]
-        reactor.register(self._pidfd, lambda _: self._on_exit(), lambda: None)
+            reactor.register(fd, partial(self._on_readable, number), _stays_open)
+        reactor.register(self._pidfd, self._on_exit, _stays_open)
 
     def signal(self, number: int) -> None:
         """Signal the whole process group."""
@@ -135,6 +141,9 @@ class _ExecChild:
         for fd in self._pipes.values():
             self._reactor.modify(fd, 0 if paused else 1)
 
+    def _on_readable(self, number: int, _: int) -> None:
+        self._on_output(number)
+
     def _on_output(self, number: int) -> bool:
         try:
             data = os.read(self._pipes[number], _READ_BYTES)
@@ -145,7 +154,7 @@ class _ExecChild:
             self._reactor.unregister(self._pipes.pop(number))
         return bool(data)
 
-    def _on_exit(self) -> None:
+    def _on_exit(self, _: int) -> None:
         self._reactor.unregister(self._pidfd)
         os.close(self._pidfd)
         status = self._popen.wait()
@@ -155,8 +164,9 @@ class _ExecChild:
         except ProcessLookupError:
             pass
         for number in list(self._pipes):
-            while number in self._pipes and self._on_output(number):
-                continue
+            for _ in range(_LAST_READS):
+                if not self._on_output(number):
+                    break
             if number in self._pipes:
                 self._reactor.unregister(self._pipes.pop(number))
                 self._events.child_wrote(number, b"")
@@ -164,3 +174,7 @@ class _ExecChild:
             if pipe is not None:
                 pipe.close()
         self._events.child_exited(Exit(None, -status) if status < 0 else Exit(status, None))
+
+
+def _stays_open() -> None:
+    """The agent is never forked, so no copy of these is to be closed."""

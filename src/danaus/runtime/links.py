@@ -62,7 +62,7 @@ class Links:
     def listen(self, listener: Listener) -> None:
         """Accept links from `listener` until `close`."""
         self._listener = listener
-        listener.start(self._reactor, lambda stream: self._begin(stream, initiator=False))
+        listener.start(self._reactor, self._accepted)
 
     def adopt(self, stream: Stream, *, initiator: bool) -> Link:
         """A link over a stream that exists already, as between parent and child."""
@@ -88,6 +88,9 @@ class Links:
             self._listener.close()
         for link in list(self._all):
             link.close(reason)
+
+    def _accepted(self, stream: Stream) -> None:
+        self._begin(stream, initiator=False)
 
     def _begin(self, stream: Stream, *, initiator: bool) -> Link:
         handshake = Handshake(self._secret, self.me, nonce=os.urandom(32), initiator=initiator, versions=self._versions)

@@ -14,6 +14,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
+from typing import ClassVar
 
 from danaus.errors import NotPicklable
 from danaus.protocol.frame import Bytes
@@ -183,7 +184,7 @@ def _dump_by_value(
     import cloudpickle
 
     class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
-        dispatch_table = ChainMap({CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+        dispatch_table: ClassVar = ChainMap({CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
 
         def persistent_id(self, part: object) -> tuple[str, str] | None:
             return name(part) if isinstance(part, type | FunctionType) else None

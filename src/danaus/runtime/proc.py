@@ -181,7 +181,6 @@ class Proc:
 
     def message_arrived(self, link: Link, message: Message, frame: Frame) -> None:
         """A message came over a link."""
-
         if not self._take(message, frame, link.answer):
             self.other_message(link, message, frame)
 

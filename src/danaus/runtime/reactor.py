@@ -128,7 +128,7 @@ class Reactor:
     # ---- descriptors
 
     def register(self, fd: int, callback: Callable[[int], None], close: Callable[[], object]) -> None:
-        """Call `callback(events)` whenever `fd` can be read, until `unregister`. `close` closes a forked child's copy."""
+        """Call `callback(events)` when `fd` can be read, until `unregister`. `close` closes a forked child's copy."""
         self._watched[fd] = (callback, close)
         self._streams.register(fd, READABLE)
 

@@ -1,7 +1,7 @@
 """`InMemoryHosts`: hosts, agents and procs inside one process, with the same public API as real ones.
 
-For tests that want many hosts, quick starts, or faults at an exact moment. Procs are not processes here: they share the
-interpreter and its environment, `env=` is ignored, and a proc that is killed cannot be stopped in the midst of user code.
+For tests that want many hosts, quick starts, or faults at an exact moment. Procs are not processes here: they share
+the interpreter and its environment, `env=` is ignored, and one that is killed goes on with the user code it is in.
 """
 
 import itertools
@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Self
 
 from danaus.config import Settings
 from danaus.errors import MeshStopped
@@ -70,7 +71,7 @@ class InMemoryHosts:
         self._agents: list[Agent] = []
         self._before: object | None = None
 
-    def __enter__(self) -> "InMemoryHosts":
+    def __enter__(self) -> Self:
         secret = secrets.token_bytes(32)
         client = proc_id(new_id("c"), 0)
         listener = self._wires.listen(client)
@@ -161,9 +162,7 @@ class _InMemoryChild:
         self._siblings = siblings
         self._over = False
 
-    def start(
-        self, boot: ProcBoot, listener: Listener, far: InprocStream, wires: Wires, reactor: Reactor
-    ) -> None:
+    def start(self, boot: ProcBoot, listener: Listener, far: InprocStream, wires: Wires, reactor: Reactor) -> None:
         """Begin to live; the bootstrap runs on a thread of its own."""
         identity = Identity(boot.id, boot.name, boot.secret, AgentRef.from_text(boot.agent))
         settings = Settings(**boot.settings)  # type: ignore[arg-type]

@@ -100,9 +100,12 @@ class InprocStream:
     def _tell(self) -> None:
         if self._on_ready is not None and (self._inbox or self._ended):
             self._on_ready(select.EPOLLIN)
-            # More than one turn's worth came: like a level-triggered descriptor, say so again.
-            if self._on_ready is not None and self._inbox and self._poller is not None:
-                self._poller.post(self._tell)
+            self._tell_again()
+
+    def _tell_again(self) -> None:
+        # More than one turn's worth came: like a level-triggered descriptor, say so again.
+        if self._on_ready is not None and self._inbox and self._poller is not None:
+            self._poller.post(self._tell)
 
 
 class InprocListener:

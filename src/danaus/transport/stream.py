@@ -30,7 +30,7 @@ class Stream(Protocol):
         """Where it leads, for messages to people."""
 
     def start(self, poller: Poller, on_ready: Callable[[int], None]) -> None:
-        """Call `on_ready(events)` whenever there is something to read, the peer hung up, or writing is possible again."""
+        """Call `on_ready(events)` when there is something to read, the peer hung up, or writing is possible again."""
 
     def want_write(self, wanted: bool) -> None:
         """Ask to be told when writing is possible."""

@@ -22,5 +22,7 @@ class Wires:
         scheme = address.partition(":")[0]
         transport = self._transports.get(scheme)
         if transport is None:
-            raise ConfigError(f"{address!r} needs the transport {scheme!r}; this process has {sorted(self._transports)}")
+            raise ConfigError(
+                f"{address!r} needs the transport {scheme!r}; this process has {sorted(self._transports)}"
+            )
         return transport.connect(address)
