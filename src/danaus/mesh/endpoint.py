@@ -74,7 +74,7 @@ class Endpoint(Generic[P, R, L]):
         """The same endpoint with options for its calls.
 
         Args:
-            timeout_s: after so long the call fails with `CallTimeout`, withdrawn where it waits, cancelled where it runs.
+            timeout_s: after so long the call fails with `CallTimeout`: withdrawn where it waits, cancelled if it runs.
             return_exceptions: wait for every rank, and put exceptions in place of values.
         """
         if timeout_s is not None and not timeout_s > 0:
