@@ -168,6 +168,10 @@ class ActorCell:
 
     # ---- Interruptible
 
+    def runs_here(self) -> bool:
+        """Whether the calling thread is the actor's own."""
+        return self._thread.ident == threading.get_ident()
+
     def check_may_block(self) -> None:
         """Raise `WrongThread` inside an asynchronous endpoint."""
         if self._loop is not None and self._loop.runs_here():

@@ -12,6 +12,9 @@ from danaus.protocol.message import Cast
 class Interruptible(Protocol):
     """An actor, as a wait on its thread sees it."""
 
+    def runs_here(self) -> bool:
+        """Whether the calling thread is the actor's own: others may have copied its context."""
+
     def check_may_block(self) -> None:
         """Raise `WrongThread` if the actor's own loop runs on this thread."""
 

@@ -185,7 +185,7 @@ class Future(Generic[T]):
         reactor = self._runtime.reactor
         reactor.check_may_block()
         now = running.get()
-        if now is not None:
+        if now is not None and now.actor.runs_here():
             self._wait_as_actor(now.actor, timeout_s)
             return
         waiter = Waiter()
@@ -235,15 +235,12 @@ class Future(Generic[T]):
     def _outcome(self) -> T:
         if self._load is not None:
             with self._lock:
-                load, self._load = self._load, None
-                if load is not None:
+                if self._load is not None:
                     try:
-                        self._value = load()
+                        self._value = self._load()
                     except Exception as error:
                         self._error = error
-                    except BaseException:
-                        self._load = load  # Ctrl-C while unpickling: the next get starts over
-                        raise
+                    self._load = None  # not before: another thread may ask, or Ctrl-C end this one
         if self._claim is not None:
             self._claim.received()
         if self._error is not None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from danaus.protocol.frame import Frame
@@ -49,9 +49,7 @@ class Mailbox:
             order = self._orders.get(cast.origin)
             if order is None:
                 order = self._orders[cast.origin] = Reorder()
-            for ready in order.receive(cast.runs[0][2], delivery):
-                if not self._cancelled or not self._take_cancel(ready.cast):
-                    self._queue.append(ready)
+            self._enqueue(order.receive(cast.runs[0][2], delivery))
             return True
 
     def gap(self, origin: str, first: int, last: int) -> None:
@@ -60,7 +58,7 @@ class Mailbox:
             order = self._orders.get(origin)
             if order is None:
                 order = self._orders[origin] = Reorder()
-            self._queue.extend(order.gap(first, last))
+            self._enqueue(order.gap(first, last))
 
     def get_nowait(self) -> Delivery | None:
         """The next message, or None."""
@@ -92,6 +90,11 @@ class Mailbox:
             rest = list(self._queue)
             self._queue.clear()
             return rest
+
+    def _enqueue(self, ready: Sequence[Delivery]) -> None:
+        if self._cancelled:
+            ready = [delivery for delivery in ready if not self._take_cancel(delivery.cast)]
+        self._queue.extend(ready)
 
     def _take_cancel(self, cast: Cast) -> bool:
         return self._cancelled.pop((cast.origin, cast.call), self) is None
