@@ -11,7 +11,7 @@ from danaus.mesh.client import current_proc
 from danaus.mesh.endpoint import CallOptions, Endpoint
 from danaus.mesh.refs import ActorsRef, encode_ref
 from danaus.mesh.value_mesh import ValueMesh
-from danaus.protocol.message import NO_REPLY, StopActor, proc_id
+from danaus.protocol.message import StopActor, proc_id
 from danaus.runtime.calls import CallPlan
 from danaus.runtime.cell import EndpointFunction
 from danaus.runtime.future import Future
@@ -80,11 +80,7 @@ class ActorMesh(MeshAlgebra):
             )
         proc = current_proc()
         plan = self._plan(endpoint.name, options, single=single)
-        origin = proc.origin()
-        pickled = proc.book.dumps(arguments, what=plan.text)
-        call, future = proc.calls.open(plan, origin)
-        proc.cast(plan, endpoint.name, pickled, origin=origin, call=call)
-        return future
+        return proc.call(plan, endpoint.name, proc.book.dumps(arguments, what=plan.text))
 
     def broadcast_endpoint(
         self, endpoint: EndpointFunction, arguments: tuple[object, object], options: CallOptions
@@ -92,14 +88,7 @@ class ActorMesh(MeshAlgebra):
         """Send to every rank; no replies."""
         proc = current_proc()
         plan = self._plan(endpoint.name, options, single=False)
-        pickled = proc.book.dumps(arguments, what=plan.text)
-        dead = proc.cast(plan, endpoint.name, pickled, origin=proc.origin(), call=NO_REPLY)
-        future = proc.new_future()
-        if dead is not None:
-            future.settle_error(dead)
-        else:
-            future.settle(lambda: None)
-        return future
+        return proc.broadcast(plan, endpoint.name, proc.book.dumps(arguments, what=plan.text))
 
     def _plan(self, name: str, options: CallOptions, *, single: bool) -> "CallPlan[object]":
         key = (name, options.timeout_s, options.return_exceptions, single)

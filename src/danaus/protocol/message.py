@@ -84,11 +84,15 @@ class Reply(Message, frozen=True, array_like=True, gc=False, tag=2):
 
 
 class Cancel(Message, frozen=True, array_like=True, gc=False, tag=3):
-    """The caller no longer wants `call`: withdraw it, or cancel it if it runs and can be cancelled."""
+    """The caller no longer wants `call`: withdraw it, or cancel it if it runs and can be cancelled.
+
+    Where the message has not come, it is a gap: neither a late nor a lost message holds up what follows.
+    """
 
     origin: str
     actor: str
     call: CallId
+    number: int
 
 
 class Gap(Message, frozen=True, array_like=True, gc=False, tag=4):

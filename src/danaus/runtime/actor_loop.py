@@ -14,17 +14,19 @@ class ActorLoop:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.get_ident()
         self._task: asyncio.Task[object] | None = None
+        self._purpose: object = None
         self._strays: set[asyncio.Task[object]] = set()
 
-    def run(self, coroutine: Coroutine[object, object, object]) -> object:
-        """Run `coroutine` to its end on the calling thread."""
+    def run(self, coroutine: Coroutine[object, object, object], purpose: object = None) -> object:
+        """Run `coroutine` to its end on the calling thread. `purpose` is what `cancel` names it by."""
+        self._purpose = purpose
         self._task = self._loop.create_task(coroutine)
         try:
             return self._loop.run_until_complete(self._task)
         except asyncio.CancelledError as error:
             raise CallCancelled("the endpoint was cancelled, or raised CancelledError itself") from error
         finally:
-            self._task = None
+            self._task = self._purpose = None
 
     def run_idle(self) -> None:
         """Run left tasks until `leave_idle`."""
@@ -40,11 +42,9 @@ class ActorLoop:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(callback)
 
-    def cancel_task(self) -> None:
-        """Cancel the coroutine that `run` is running. From any thread."""
-        task = self._task
-        if task is not None:
-            self.call_soon(task.cancel)
+    def cancel(self, purpose: object) -> None:
+        """Cancel the coroutine that runs, or is about to run, for `purpose`. From any thread."""
+        self.call_soon(lambda: self._cancel(purpose))
 
     def spawn(self, coroutine: Coroutine[object, object, object]) -> None:
         """Run `coroutine` beside what runs. On the loop."""
@@ -65,6 +65,10 @@ class ActorLoop:
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+    def _cancel(self, purpose: object) -> None:
+        if self._task is not None and self._purpose is purpose:
+            self._task.cancel()
 
     def _stop_if_idle(self) -> None:
         if self._task is None:

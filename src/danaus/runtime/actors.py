@@ -24,7 +24,7 @@ class Actors:
         self._park_timeout_s = park_timeout_s
         self._lock = threading.Lock()
         self._cells: dict[str, ActorCell] = {}
-        self._parked: dict[str, list[Delivery]] = {}
+        self._parked: dict[str, list[Delivery | Cancel]] = {}
         self._ended: OrderedDict[str, Refused] = OrderedDict()
         self._closing = False
         self._held: list[Callable[[], None]] | None = None
@@ -70,8 +70,11 @@ class Actors:
                 return
             cell = ActorCell(self._owner, message, frame, answer)
             parked = self._parked.pop(message.actor, [])
-            for delivery in parked:
-                cell.deliver(delivery)
+            for early in parked:
+                if isinstance(early, Cancel):
+                    cell.cancel(early)
+                else:
+                    cell.deliver(early)
             self._cells[message.actor] = cell
         cell.start()
 
@@ -94,9 +97,13 @@ class Actors:
 
     def cancel(self, message: Cancel) -> None:
         """A caller no longer waits."""
-        cell = self._cells.get(message.actor)
-        if cell is not None:
-            cell.cancel(message.origin, message.call)
+        with self._lock:
+            cell = self._cells.get(message.actor)
+            if cell is None:
+                if message.actor in self._parked:
+                    self._parked[message.actor].append(message)
+                return
+        cell.cancel(message)
 
     def gap(self, message: Gap) -> None:
         """Numbers that will never come."""
@@ -151,9 +158,10 @@ class Actors:
     def _unpark(self, actor: str) -> None:
         with self._lock:
             parked = self._parked.pop(actor, [])
-        for delivery in parked:
-            text = f"its actor was not spawned within {self._park_timeout_s:g} s"
-            self._refuse(delivery, Refused("unreachable", text))
+        for early in parked:
+            if isinstance(early, Delivery):
+                text = f"its actor was not spawned within {self._park_timeout_s:g} s"
+                self._refuse(early, Refused("unreachable", text))
 
     def _refuse(self, delivery: Delivery, refusal: Refused) -> None:
         cast = delivery.cast

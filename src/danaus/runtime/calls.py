@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Generic, TypeVar
@@ -62,17 +62,35 @@ class CallPlan(Generic[T]):
     single: bool = False
     """A failure is raised as itself, not inside a `CallError`."""
 
+    ranks: Sequence[int] = field(init=False)
+    """Base ranks in the order of the region."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ranks", self.region.ranks())
+
     def point_of(self, rank: int) -> Point:
         """The point of a base rank within the region called."""
         return self.region.extent.point(self.region.index_of(rank))
 
 
-class _Pending:
-    __slots__ = ("collector", "future", "keys", "origin", "plan", "timer")
+Abandon = Callable[[CallPlan[object], str, CallId, Sequence[tuple[int, int]]], None]
+"""Called with plan, origin, call, and the ranks whose answers are no longer wanted, each with its message's number."""
 
-    def __init__(self, plan: CallPlan[object], origin: str, collector: _Collector, future: Future[object]) -> None:
+
+class _Pending:
+    __slots__ = ("collector", "future", "keys", "numbers", "origin", "plan", "timer")
+
+    def __init__(
+        self,
+        plan: CallPlan[object],
+        origin: str,
+        numbers: Sequence[int],
+        collector: _Collector,
+        future: Future[object],
+    ) -> None:
         self.plan = plan
         self.origin = origin
+        self.numbers = numbers
         self.collector = collector
         self.future = future
         self.timer: object | None = None
@@ -88,7 +106,7 @@ class Calls:
         book: CodeBook,
         *,
         claim: Callable[[Sequence[str], bool], Claim | None],
-        abandon: Callable[[CallPlan[object], str, CallId, Sequence[int]], None],
+        abandon: Abandon,
     ) -> None:
         """Make an empty table.
 
@@ -96,7 +114,7 @@ class Calls:
             runtime: wakes who waits.
             book: unpickles results.
             claim: what a future holds whose outcome contains these failures.
-            abandon: tells ranks of a plan, for an origin, that their answers to a call are no longer wanted.
+            abandon: tells ranks that their answers are no longer wanted.
         """
         self._runtime = runtime
         self._book = book
@@ -109,12 +127,12 @@ class Calls:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def open(self, plan: CallPlan[T], origin: str = "") -> tuple[CallId, Future[T]]:
-        """Register a call of `origin`; the caller then sends its messages with the id."""
+    def open(self, plan: CallPlan[T], origin: str = "", numbers: Sequence[int] = ()) -> tuple[CallId, Future[T]]:
+        """Register a call of `origin`, whose messages have these numbers and are then sent with the id returned."""
         call = next(self._ids)
         future: Future[T] = Future(self._runtime, partial(self._cancel, call))
-        collector: _Collector = Collector(plan.region.ranks(), waits_for_all=plan.return_exceptions)
-        pending = _Pending(plan, origin, collector, future)  # type: ignore[arg-type]
+        collector: _Collector = Collector(plan.ranks, waits_for_all=plan.return_exceptions)
+        pending = _Pending(plan, origin, numbers, collector, future)  # type: ignore[arg-type]
         if plan.timeout_s is not None:
             pending.timer = self._runtime.reactor.call_later(plan.timeout_s, partial(self._expire, call))
         self._pending[call] = pending
@@ -188,7 +206,7 @@ class Calls:
         late = pending.collector.pending
         named = [str(plan.point_of(rank)) or "its only rank" for rank in late]
         pending.future.settle_error(CallTimeout(plan.text, plan.timeout_s or 0.0, named))
-        self._abandon(plan, pending.origin, call, late)
+        self._abandon_ranks(call, pending)
 
     def _cancel(self, call: CallId) -> None:
         with self._lock:
@@ -196,7 +214,13 @@ class Calls:
             if pending is None:
                 return
             self._forget(call)
-        self._abandon(pending.plan, pending.origin, call, pending.collector.pending)
+        self._abandon_ranks(call, pending)
+
+    def _abandon_ranks(self, call: CallId, pending: _Pending) -> None:
+        if pending.numbers:
+            numbers = dict(zip(pending.collector.ranks, pending.numbers, strict=True))
+            unwanted = [(rank, numbers[rank]) for rank in pending.collector.pending]
+            self._abandon(pending.plan, pending.origin, call, unwanted)
 
     def _load(self, message: Reply, frame: Frame) -> object:
         return self._book.loads(frame.payload, frame.buffers, message.code)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from danaus.errors import CallCancelled, Error, Failure, NotPicklable, WrongThread
 from danaus.protocol.frame import Frame
-from danaus.protocol.message import NO_REPLY, Cast, Raised, Refused, Reply, SpawnActor
+from danaus.protocol.message import NO_REPLY, Cancel, Cast, Raised, Refused, Reply, SpawnActor
 from danaus.runtime.context import Running, running
 from danaus.runtime.future import Future
 from danaus.runtime.mailbox import Answer, Delivery, Mailbox
@@ -30,11 +30,11 @@ _Construction = tuple[type, tuple[object, ...], dict[str, object]]
 class ActorLoop(Protocol):
     """The loop of an actor with asynchronous endpoints (`actor_loop.ActorLoop`, which costs an import of asyncio)."""
 
-    def run(self, coroutine: Coroutine[object, object, object]) -> object: ...
+    def run(self, coroutine: Coroutine[object, object, object], purpose: object = None) -> object: ...
     def run_idle(self) -> None: ...
     def leave_idle(self) -> None: ...
     def call_soon(self, callback: Callable[[], object]) -> None: ...
-    def cancel_task(self) -> None: ...
+    def cancel(self, purpose: object) -> None: ...
     def spawn(self, coroutine: Coroutine[object, object, object]) -> None: ...
     def runs_here(self) -> bool: ...
     def close(self) -> None: ...
@@ -98,7 +98,6 @@ class ActorCell:
         self._construction = (frame, answer)
         self._instance: object = None
         self._loop: ActorLoop | None = None
-        self._current: Delivery | None = None
         self._idle: Waiter | None = None
         self._wake: Callable[[], None] | None = None
         self._urgent: deque[Callable[[], object]] = deque()
@@ -126,13 +125,13 @@ class ActorCell:
         else:
             _refuse(delivery, self._refusal or Refused("stopped"))
 
-    def cancel(self, origin: str, call: int) -> None:
+    def cancel(self, message: Cancel) -> None:
         """Withdraw a queued message; cancel it if it runs on the loop."""
-        if self.mailbox.cancel(origin, call):
-            return
-        current, loop = self._current, self._loop
-        if loop is not None and current is not None and (current.cast.origin, current.cast.call) == (origin, call):
-            loop.cancel_task()
+        taken = self.mailbox.cancel(message.origin, message.call, message.number)
+        if taken is None:
+            self._rouse()  # what waited for it may be next
+        elif self._loop is not None:
+            self._loop.cancel(taken)
 
     def stop(self, timeout_s: float, *, now: bool, done: Callable[[], None]) -> None:
         """Refuse new messages; drain unless `now`; stop children; clean up; end. `done` is called once, in time."""
@@ -147,8 +146,8 @@ class ActorCell:
         if now:
             for delivery in self.mailbox.drain():
                 _refuse(delivery, Refused("stopped"))
-            if self._loop is not None:
-                self._loop.cancel_task()
+            if self._loop is not None and self.mailbox.taken is not None:
+                self._loop.cancel(self.mailbox.taken)
         self._rouse()
 
     def crash(self) -> None:
@@ -199,6 +198,7 @@ class ActorCell:
         if self._construct():
             while (delivery := self._next()) is not None:
                 self._handle(delivery)
+                self.mailbox.taken = None
                 if self._refusal is not None:
                     break
         self._end()
@@ -255,12 +255,8 @@ class ActorCell:
         if delivery.deadline is not None and self._owner.reactor.clock.now() >= delivery.deadline:
             _refuse(delivery, Refused("expired"))
             return
-        self._current = delivery
         running.set(Running(self._owner, self, cast))
-        try:
-            self._run_endpoint(delivery)
-        finally:
-            self._current = None
+        self._run_endpoint(delivery)
 
     def _run_endpoint(self, delivery: Delivery) -> None:
         cast, frame = delivery.cast, delivery.frame
@@ -277,7 +273,7 @@ class ActorCell:
                 where = f"an argument of {self.name}.{cast.endpoint}"
                 raise NotPicklable(where, f"it cannot be rebuilt there: {type(error).__name__}: {error}") from error
             if endpoint.is_async:
-                value = self._run_coroutine(endpoint.function(self._instance, *args, **kwargs))
+                value = self._run_coroutine(endpoint.function(self._instance, *args, **kwargs), delivery)
             else:
                 value = endpoint.function(self._instance, *args, **kwargs)
             if cast.call == NO_REPLY:
@@ -296,10 +292,10 @@ class ActorCell:
             delivery.answer(Reply(cast.call, rank, refused=Refused("lost", failure=failure, key=key)), _NOTHING)
             self._owner.tell_owner(self.spawn, key, failure)
 
-    def _run_coroutine(self, coroutine: object) -> object:
+    def _run_coroutine(self, coroutine: object, purpose: object = None) -> object:
         assert isinstance(coroutine, Coroutine)
         if self._loop is not None:
-            return self._loop.run(coroutine)
+            return self._loop.run(coroutine, purpose)
         from danaus.runtime.actor_loop import run_once
 
         return run_once(coroutine)

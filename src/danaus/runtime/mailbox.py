@@ -1,8 +1,8 @@
 """`Mailbox`: where messages to one actor land: put in order, withdrawn when cancelled, refused when it is closed."""
 
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from danaus.protocol.frame import Frame
@@ -12,8 +12,6 @@ from danaus.runtime.pickling import Pickled
 
 Answer = Callable[[Message, Pickled], None]
 """Sends a reply to whoever sent the message."""
-
-_MAX_REMEMBERED_CANCELS = 1024
 
 
 @dataclass(slots=True)
@@ -34,8 +32,9 @@ class Mailbox:
         self._lock = threading.Lock()
         self._queue: deque[Delivery] = deque()
         self._orders: dict[str, Reorder[Delivery]] = {}
-        self._cancelled: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._closed = False
+        self.taken: Delivery | None = None
+        """The message taken out last, until whoever handles it sets this to None."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -46,38 +45,31 @@ class Mailbox:
         with self._lock:
             if self._closed:
                 return False
-            order = self._orders.get(cast.origin)
-            if order is None:
-                order = self._orders[cast.origin] = Reorder()
-            self._enqueue(order.receive(cast.runs[0][2], delivery))
+            self._queue.extend(self._order(cast.origin).receive(cast.runs[0][2], delivery))
             return True
 
     def gap(self, origin: str, first: int, last: int) -> None:
         """Numbers that will never come no longer hold up what follows them."""
         with self._lock:
-            order = self._orders.get(origin)
-            if order is None:
-                order = self._orders[origin] = Reorder()
-            self._enqueue(order.gap(first, last))
+            self._queue.extend(self._order(origin).gap(first, last))
 
     def get_nowait(self) -> Delivery | None:
         """The next message, or None."""
-        try:
-            return self._queue.popleft()
-        except IndexError:
-            return None
-
-    def cancel(self, origin: str, call: int) -> bool:
-        """Withdraw a message, also one that has not come yet; True if it was queued."""
         with self._lock:
+            self.taken = self._queue.popleft() if self._queue else None
+            return self.taken
+
+    def cancel(self, origin: str, call: int, number: int) -> Delivery | None:
+        """Withdraw a message, also one that has not come yet. If it was taken out, it is returned: cancel it there."""
+        with self._lock:
+            if self.taken is not None and _is(self.taken, origin, call):
+                return self.taken
             for delivery in self._queue:
-                if delivery.cast.call == call and delivery.cast.origin == origin:
+                if _is(delivery, origin, call):
                     self._queue.remove(delivery)
-                    return True
-            self._cancelled[origin, call] = None
-            if len(self._cancelled) > _MAX_REMEMBERED_CANCELS:
-                self._cancelled.popitem(last=False)
-            return False
+                    return None
+            self._queue.extend(self._order(origin).gap(number, number))
+            return None
 
     def close(self) -> None:
         """Take no more."""
@@ -91,10 +83,12 @@ class Mailbox:
             self._queue.clear()
             return rest
 
-    def _enqueue(self, ready: Sequence[Delivery]) -> None:
-        if self._cancelled:
-            ready = [delivery for delivery in ready if not self._take_cancel(delivery.cast)]
-        self._queue.extend(ready)
+    def _order(self, origin: str) -> Reorder[Delivery]:
+        order = self._orders.get(origin)
+        if order is None:
+            order = self._orders[origin] = Reorder()
+        return order
 
-    def _take_cancel(self, cast: Cast) -> bool:
-        return self._cancelled.pop((cast.origin, cast.call), self) is None
+
+def _is(delivery: Delivery, origin: str, call: int) -> bool:
+    return delivery.cast.call == call and delivery.cast.origin == origin

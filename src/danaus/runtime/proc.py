@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from danaus.config import Settings
 from danaus.errors import Error, Failure, MeshFailed, MeshStopped
@@ -47,6 +48,8 @@ from danaus.transport.stream import Listener
 from danaus.transport.wires import Wires
 
 _NOTHING = Pickled(b"")
+
+T = TypeVar("T")
 
 OtherMessage = Callable[[Link, Message, Frame], None]
 
@@ -138,19 +141,45 @@ class Proc:
         frame = Frame(b"", pickled.payload, [bytearray(buffer) for buffer in pickled.buffers])
         self._take(message, frame, self._answer_here)
 
-    def cast(
-        self, plan: CallPlan[object], endpoint: str, pickled: Pickled, *, origin: str, call: CallId
-    ) -> Error | None:
-        """Send one message to each rank of `plan.region`; returns an error if a rank is known to be gone.
+    def call(self, plan: CallPlan[T], endpoint: str, pickled: Pickled) -> Future[T]:
+        """Send one message to each rank of `plan` and collect the replies."""
+        origin = self.origin()
+        numbers = self._take_numbers(origin, plan)
+        call, future = self.calls.open(plan, origin, numbers)
+        self._cast(plan, endpoint, pickled, numbers, origin=origin, call=call)
+        return future
 
-        With a call id the error ends that rank of the call instead.
-        """
-        actor, targets = plan.actor, plan.targets
+    def broadcast(self, plan: CallPlan[T], endpoint: str, pickled: Pickled) -> Future[None]:
+        """Send one message to each rank of `plan`, no replies; the future fails if a rank is known to be gone."""
+        origin = self.origin()
+        numbers = self._take_numbers(origin, plan)
+        dead = self._cast(plan, endpoint, pickled, numbers, origin=origin, call=NO_REPLY)
+        future: Future[None] = Future(self)
+        if dead is not None:
+            future.settle_error(dead)
+        else:
+            future.settle(lambda: None)
+        return future
+
+    def _take_numbers(self, origin: str, plan: CallPlan[T]) -> Sequence[int]:
         with self._numbers_lock:
-            numbering = self._numberings.get((origin, actor))
+            numbering = self._numberings.get((origin, plan.actor))
             if numbering is None:
-                numbering = self._numberings[origin, actor] = Numbering()
-            numbers = [numbering.take(rank) for rank, _, _ in targets]
+                numbering = self._numberings[origin, plan.actor] = Numbering()
+            return numbering.take_many(plan.ranks)
+
+    def _cast(
+        self,
+        plan: CallPlan[T],
+        endpoint: str,
+        pickled: Pickled,
+        numbers: Sequence[int],
+        *,
+        origin: str,
+        call: CallId,
+    ) -> Error | None:
+        """An error if a rank is known to be gone; with a call id it ends that rank of the call as well."""
+        actor, targets = plan.actor, plan.targets
         code = pickled.code_ids
         dead: Error | None = None
         for (rank, proc, agent), number in zip(targets, numbers, strict=True):
@@ -276,20 +305,15 @@ class Proc:
         self.owners.proc_gone(proc, gone)
         self.actors.orphan(proc)
 
-    def _abandon(self, plan: CallPlan[object], origin: str, call: CallId, ranks: Sequence[int]) -> None:
-        if plan.actor:
-            for rank in ranks:
-                self.send(proc_id(plan.procs, rank), plan.agent_of(rank), Cancel(origin, plan.actor, call))
+    def _abandon(self, plan: CallPlan[object], origin: str, call: CallId, unwanted: Sequence[tuple[int, int]]) -> None:
+        for rank, number in unwanted:
+            self.send(proc_id(plan.procs, rank), plan.agent_of(rank), Cancel(origin, plan.actor, call, number))
 
     def _claim(self, keys: Sequence[str], passive: bool) -> Claim | None:
         return self.root.claim(keys, passive) if self.is_client else None
 
-    def new_future(self) -> Future[None]:
-        """A future for the layer of meshes to settle."""
-        return Future(self)
 
-
-def _dead(gone: Gone, plan: CallPlan[object]) -> Error:
+def _dead(gone: Gone, plan: CallPlan[T]) -> Error:
     if gone.planned:
         return MeshStopped(f"{plan.mesh} ({plan.text})")
     return MeshFailed(gone.failure)

@@ -9,7 +9,7 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Self
 
@@ -22,7 +22,7 @@ from danaus.mesh.refs import HostsRef, new_id
 from danaus.mesh.tenancy import Tenancy
 from danaus.protocol.boot import ProcBoot
 from danaus.protocol.frame import Frame
-from danaus.protocol.message import Message, Output, proc_id
+from danaus.protocol.message import Message, Output, proc_id, split_proc_id
 from danaus.runtime.clock import Clock
 from danaus.runtime.context import process_slot
 from danaus.runtime.launching import Child, ChildEvents, Exit
@@ -30,8 +30,10 @@ from danaus.runtime.link import Link
 from danaus.runtime.peers import AgentRef
 from danaus.runtime.proc import Identity, Proc
 from danaus.runtime.reactor import Reactor
+from danaus.testing.carrier import Carrier
+from danaus.testing.faults import FaultPlan
 from danaus.topology import Extent
-from danaus.transport.inproc import Carry, InprocNetwork, InprocStream
+from danaus.transport.inproc import InprocListener, InprocNetwork, InprocStream
 from danaus.transport.stream import Listener, Stream
 from danaus.transport.wires import Wires
 
@@ -51,7 +53,7 @@ class InMemoryHosts:
         *,
         settings: Settings | None = None,
         clock: Clock | None = None,
-        carry: Carry | None = None,
+        faults: FaultPlan[Message] | None = None,
     ) -> None:
         """Prepare.
 
@@ -59,13 +61,13 @@ class InMemoryHosts:
             num_hosts: how many.
             settings: of the client and all procs.
             clock: a `VirtualClock`, to let time pass by hand.
-            carry: what happens to bytes on their way, as a `FaultPlan` decides.
+            faults: what goes wrong on each link, and when procs die or freeze. Procs are called `<mesh name>.<rank>`.
         """
         self._num_hosts = num_hosts
         self._settings = settings or Settings.from_environ()
-        self._network = InprocNetwork(carry)
         self._reactor = Reactor("danaus-in-memory", clock)
-        self._wires = Wires({"inproc": self._network}, "inproc")
+        self._carrier = Carrier(faults or FaultPlan(), self._reactor, self.kill)
+        self._network = InprocNetwork(self._carrier.carry)
         self._ended = [threading.Event() for _ in range(num_hosts)]
         self._launchers: list[_InMemoryLauncher] = []
         self._agents: list[Agent] = []
@@ -74,16 +76,18 @@ class InMemoryHosts:
     def __enter__(self) -> Self:
         secret = secrets.token_bytes(32)
         client = proc_id(new_id("c"), 0)
-        listener = self._wires.listen(client)
-        for ended in self._ended:
-            agent_listener = self._wires.listen(new_id("h"))
-            launcher = _InMemoryLauncher(self._network, self._wires, self._reactor)
+        client_wires = self._wires_of("client")
+        listener = client_wires.listen(client)
+        for index, ended in enumerate(self._ended):
+            wires = self._wires_of(f"agent.{index}")
+            agent_listener = wires.listen(new_id("h"))
+            launcher = _InMemoryLauncher(self._network, f"agent.{index}", self._wires_of, self._reactor)
             agent = Agent(
                 AgentRef(new_id("h"), agent_listener.address),
                 secret,
                 self._settings,
                 self._reactor,
-                self._wires,
+                wires,
                 launcher,
                 client=client,
                 client_address=listener.address,
@@ -95,7 +99,7 @@ class InMemoryHosts:
             self._launchers.append(launcher)
         own = self._agents[0].ref
         self.client = Proc(
-            Identity(client, "client", secret, own), self._settings, self._reactor, self._wires, is_client=True
+            Identity(client, "client", secret, own), self._settings, self._reactor, client_wires, is_client=True
         )
         self.client.other_message = self._take
         self.client.listen(listener)
@@ -122,12 +126,23 @@ class InMemoryHosts:
         """The made-up pids of the living procs."""
         return [pid for launcher in self._launchers for pid in launcher.children]
 
-    def kill(self, pid: int) -> None:
-        """Let a proc die as by SIGKILL: at once, with all its links, without clean-up."""
+    def kill(self, proc: int | str) -> None:
+        """Let a proc, by pid or `<mesh name>.<rank>`, die as by SIGKILL: at once, with all its links, no clean-up."""
         for launcher in self._launchers:
-            child = launcher.children.get(pid)
-            if child is not None:
-                self._reactor.post(partial(child.signal, signal.SIGKILL))
+            for child in list(launcher.children.values()):
+                if proc in (child.pid, child.name):
+                    self._reactor.post(partial(child.signal, signal.SIGKILL))
+
+    def freeze(self, proc: str) -> None:
+        """Let nothing reach or leave the proc `<mesh name>.<rank>`, as while it is stopped by SIGSTOP."""
+        self._carrier.freeze(proc)
+
+    def thaw(self, proc: str) -> None:
+        """Let a frozen proc go on; what was held arrives now."""
+        self._carrier.thaw(proc)
+
+    def _wires_of(self, owner: str) -> Wires:
+        return Wires({"inproc": self._network.transport_of(owner)}, "inproc")
 
     def _take(self, link: Link, message: Message, frame: Frame) -> None:
         if isinstance(message, Output):
@@ -139,24 +154,31 @@ _pids = itertools.count(1 << 22)
 
 
 class _InMemoryLauncher:
-    def __init__(self, network: InprocNetwork, wires: Wires, reactor: Reactor) -> None:
+    def __init__(self, network: InprocNetwork, agent: str, wires_of: Callable[[str], Wires], reactor: Reactor) -> None:
         self.children: dict[int, _InMemoryChild] = {}
         self._network = network
-        self._wires = wires
+        self._agent = agent
+        self._wires_of = wires_of
         self._reactor = reactor
 
     def launch(self, boot: ProcBoot, listener: Listener, environ: Mapping[str, str], events: ChildEvents) -> Child:
         """Make a proc in this process."""
-        near, far = self._network.pair(f"inproc:{boot.id}")
-        child = _InMemoryChild(next(_pids), near, events, self.children)
+        assert isinstance(listener, InprocListener)
+        name = f"{boot.name}.{split_proc_id(boot.id)[1]}"
+        listener.owner = name
+        near, far = self._network.pair(listener.address, self._agent, name)
+        child = _InMemoryChild(next(_pids), name, near, events, self.children)
         self.children[child.pid] = child
-        child.start(boot, listener, far, self._wires, self._reactor)
+        child.start(boot, listener, far, self._wires_of(name), self._reactor)
         return child
 
 
 class _InMemoryChild:
-    def __init__(self, pid: int, stream: Stream, events: ChildEvents, siblings: dict[int, "_InMemoryChild"]) -> None:
+    def __init__(
+        self, pid: int, name: str, stream: Stream, events: ChildEvents, siblings: dict[int, "_InMemoryChild"]
+    ) -> None:
         self.pid = pid
+        self.name = name
         self.stream = stream
         self._events = events
         self._siblings = siblings
@@ -188,6 +210,7 @@ class _InMemoryChild:
         if self._over:
             return
         self._over = True
+        self._proc.links.close(MeshStopped("the proc ended"))  # first: the dead do not answer
         for cell in self._proc.actors.all():
             cell.crash()
         self._proc.close(MeshStopped("the proc ended"))

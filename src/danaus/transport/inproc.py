@@ -10,15 +10,17 @@ from danaus.transport.stream import Bytes, Poller, Stream
 
 SCHEME = "inproc:"
 
-Carry = Callable[[str, bytes, Callable[[bytes], None]], None]
-"""What happens to bytes on their way: called with (address, bytes, deliver); plain delivery calls `deliver(bytes)`."""
+Carry = Callable[[str, str, bytes, Callable[[bytes], None]], None]
+"""What happens to bytes on their way, given sender, receiver, bytes, deliver: plainly, `deliver(bytes)`."""
 
 
 class InprocStream:
     """One end of a pipe of bytes in memory. Every `send` arrives as a whole."""
 
-    def __init__(self, address: str, carry: Carry | None) -> None:
+    def __init__(self, address: str, owner: str, carry: Carry | None) -> None:
         self.address = address
+        self.owner = owner
+        """Whose end it is."""
         self._carry = carry
         self._inbox: deque[memoryview] = deque()
         self._ended = False
@@ -69,7 +71,7 @@ class InprocStream:
         if self._carry is None:
             self._peer.arrive(whole)
         else:
-            self._carry(self.address, whole, self._peer.arrive)
+            self._carry(self.owner, self._peer.owner, whole, self._peer.arrive)
         return len(whole)
 
     def close(self) -> None:
@@ -111,8 +113,10 @@ class InprocStream:
 class InprocListener:
     """A name in an `InprocNetwork`."""
 
-    def __init__(self, network: "InprocNetwork", address: str) -> None:
+    def __init__(self, network: "InprocNetwork", address: str, owner: str) -> None:
         self.address = address
+        self.owner = owner
+        """Whom its streams belong to."""
         self._network = network
         self._waiting: list[Stream] = []
         self._on_stream: Callable[[Stream], None] | None = None
@@ -141,30 +145,34 @@ class InprocListener:
 
 
 class InprocNetwork:
-    """The transport of one process: names instead of ports."""
+    """The wires between runtimes of one process: names instead of ports."""
 
     def __init__(self, carry: Carry | None = None) -> None:
         self._carry = carry
         self._listeners: dict[str, InprocListener] = {}
 
-    def listen(self, name: str) -> InprocListener:
+    def transport_of(self, owner: str) -> "InprocTransport":
+        """The transport of the runtime called `owner`."""
+        return InprocTransport(self, owner)
+
+    def listen(self, name: str, owner: str) -> InprocListener:
         """A listener called `name`."""
-        listener = InprocListener(self, SCHEME + name)
+        listener = InprocListener(self, SCHEME + name, owner)
         self._listeners[listener.address] = listener
         return listener
 
-    def connect(self, address: str) -> InprocStream:
-        """A stream to the listener at `address`."""
+    def connect(self, address: str, owner: str) -> InprocStream:
+        """A stream of `owner` to the listener at `address`."""
         listener = self._listeners.get(address)
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {address}")
-        near, far = self.pair(address)
+        near, far = self.pair(address, owner, listener.owner)
         listener.offer(far)
         return near
 
-    def pair(self, address: str) -> tuple[InprocStream, InprocStream]:
+    def pair(self, address: str, near_owner: str, far_owner: str) -> tuple[InprocStream, InprocStream]:
         """Two joined ends, as a parent and its child have."""
-        near, far = InprocStream(address, self._carry), InprocStream(address, self._carry)
+        near, far = InprocStream(address, near_owner, self._carry), InprocStream(address, far_owner, self._carry)
         near.join(far)
         far.join(near)
         return near, far
@@ -172,3 +180,19 @@ class InprocNetwork:
     def forget(self, address: str) -> None:
         """Nobody listens at `address` any more."""
         self._listeners.pop(address, None)
+
+
+class InprocTransport:
+    """A `Transport`: an `InprocNetwork` as one runtime sees it."""
+
+    def __init__(self, network: InprocNetwork, owner: str) -> None:
+        self._network = network
+        self._owner = owner
+
+    def listen(self, name: str) -> InprocListener:
+        """A listener called `name`."""
+        return self._network.listen(name, self._owner)
+
+    def connect(self, address: str) -> InprocStream:
+        """A stream to the listener at `address`."""
+        return self._network.connect(address, self._owner)
