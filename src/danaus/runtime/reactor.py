@@ -253,8 +253,9 @@ class Reactor:
                     _report(error)
 
     def _on_kick(self, _: int) -> None:
-        self._kicked = False
+        # In this order: a post that finds `_kicked` set is in the queue before that is read, another one kicks.
         _drain(self._kick_fd)
+        self._kicked = False
         for _ in range(len(self._posts)):
             try:
                 self._posts.popleft()()
