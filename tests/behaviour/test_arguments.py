@@ -1,6 +1,5 @@
 """Semantics 4 and 5: arguments are checked here and travel by pickle; what cannot travel fails its own call alone."""
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -107,9 +106,8 @@ def test_what_cannot_be_pickled_fails_at_the_call_and_is_named(cluster: Cluster)
     box = cluster.hosts.spawn_procs().spawn("box", Box)
     with pytest.raises(NotPicklable) as caught:
         box.put.call_one([1, Tree(threading.Lock())])
-    assert "box.put" in caught.value.path
-    assert caught.value.path.endswith("[1].left['leaf']")
-    with pytest.raises(NotPicklable, match="twice"):
+    assert caught.value.path == "argument 1 of box.put at [1].left['leaf']"
+    with pytest.raises(NotPicklable, match=r"argument 'twice' of box\.put cannot be pickled: TypeError"):
         box.put.call_one(1, twice=threading.Lock())  # type: ignore[arg-type]
     assert box.put.call_one("fine").get(20) == "fine"
 
@@ -122,7 +120,7 @@ def test_an_argument_that_cannot_be_rebuilt_fails_that_call_alone(cluster: Clust
 
 
 def test_a_constructor_argument_that_cannot_be_pickled_fails_at_spawn(cluster: Cluster) -> None:
-    with pytest.raises(NotPicklable, match="Box"):
+    with pytest.raises(NotPicklable, match="argument 1 of Box"):
         cluster.hosts.spawn_procs().spawn("box", Box, threading.Lock())
 
 
@@ -173,9 +171,9 @@ def test_received_arrays_are_writable_and_the_receivers_own(cluster: Cluster, nu
     array = np.ones(num_items, dtype=np.float32)
     doubled = boxes.double.call(array).get(20).to_list()
     for each in doubled:
-        each += 1  # ours to change as well
+        each[0] = 7  # ours to change as well
         assert each.shape == (num_items,)
-        assert (each == 3).all()
+        assert (each[1:] == 2).all()
     assert (array == 1).all()
     assert not np.shares_memory(doubled[0], doubled[1])
 
@@ -224,7 +222,7 @@ SCRIPT = """
         doubler = this_host().spawn_procs().spawn("doubler", Scaler, lambda point: Point(point.x * factor))
         assert doubler.scale.call_one(Point(2)).get(30) == Point(10)
         try:
-            scaler.fail.call(()[:0]) if False else scaler.slice(gpus=0).fail.call_one().get(30)
+            scaler.slice(gpus=0).fail.call_one().get(30)
         except LookupError as error:
             assert __file__ in str(error.__cause__), error.__cause__  # the traceback shows the script's own lines
             assert "not by {RATE}" in str(error.__cause__)
@@ -249,5 +247,5 @@ SCRIPT = """
 def test_code_of_a_script_travels_by_value_and_once_to_each_proc(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=50, env={**os.environ})
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=50, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)

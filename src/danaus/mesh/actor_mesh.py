@@ -8,7 +8,7 @@ from danaus.errors import ConfigError, MeshStopped
 from danaus.mesh.actor import Actor
 from danaus.mesh.algebra import MeshAlgebra
 from danaus.mesh.client import current_proc
-from danaus.mesh.endpoint import CallOptions, Endpoint
+from danaus.mesh.endpoint import Arguments, CallOptions, Endpoint
 from danaus.mesh.refs import ActorsRef, encode_ref
 from danaus.mesh.value_mesh import ValueMesh
 from danaus.protocol.message import StopActor, proc_id
@@ -70,7 +70,7 @@ class ActorMesh(MeshAlgebra):
         return future
 
     def call_endpoint(
-        self, endpoint: EndpointFunction, arguments: tuple[object, object], options: CallOptions, *, single: bool
+        self, endpoint: EndpointFunction, arguments: Arguments, options: CallOptions, *, single: bool
     ) -> "Future[object]":
         """Send to every rank and collect the replies."""
         if single and len(self._region) != 1:
@@ -80,15 +80,15 @@ class ActorMesh(MeshAlgebra):
             )
         proc = current_proc()
         plan = self._plan(endpoint.name, options, single=single)
-        return proc.call(plan, endpoint.name, proc.book.dumps(arguments, what=plan.text))
+        return proc.call(plan, endpoint.name, proc.book.dumps_arguments(*arguments, what=plan.text))
 
     def broadcast_endpoint(
-        self, endpoint: EndpointFunction, arguments: tuple[object, object], options: CallOptions
+        self, endpoint: EndpointFunction, arguments: Arguments, options: CallOptions
     ) -> Future[None]:
         """Send to every rank; no replies."""
         proc = current_proc()
         plan = self._plan(endpoint.name, options, single=False)
-        return proc.broadcast(plan, endpoint.name, proc.book.dumps(arguments, what=plan.text))
+        return proc.broadcast(plan, endpoint.name, proc.book.dumps_arguments(*arguments, what=plan.text))
 
     def _plan(self, name: str, options: CallOptions, *, single: bool) -> "CallPlan[object]":
         key = (name, options.timeout_s, options.return_exceptions, single)

@@ -16,6 +16,9 @@ R = TypeVar("R")
 L = TypeVar("L")
 S = TypeVar("S")
 
+Arguments = tuple[tuple[object, ...], dict[str, object]]
+"""Positional and keyword arguments of a call."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
@@ -29,12 +32,12 @@ class Target(Protocol):
     """The mesh that an endpoint is called on."""
 
     def call_endpoint(
-        self, endpoint: EndpointFunction, arguments: tuple[object, object], options: CallOptions, *, single: bool
+        self, endpoint: EndpointFunction, arguments: Arguments, options: CallOptions, *, single: bool
     ) -> Future[Any]:
         """Send to every rank and collect the replies."""
 
     def broadcast_endpoint(
-        self, endpoint: EndpointFunction, arguments: tuple[object, object], options: CallOptions
+        self, endpoint: EndpointFunction, arguments: Arguments, options: CallOptions
     ) -> Future[None]:
         """Send to every rank; no replies."""
 
@@ -122,7 +125,7 @@ class Endpoint(Generic[P, R, L]):
             raise TypeError(f"{self.__name__} is not on a mesh; spawn the actor and call it on what spawn returns")
         return self._target
 
-    def _arguments(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, object]:
+    def _arguments(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Arguments:
         if kwargs or self._simple is None or not self._simple[0] <= len(args) <= self._simple[1]:
             try:
                 self._signature.bind(None, *args, **kwargs)

@@ -60,7 +60,7 @@ class HostMesh(MeshAlgebra):
         ref = ProcsRef(new_id("p"), name, agents, num, region, encode_ref((self._ref, self._region.to_wire())))
         pickled = Pickled(b"")
         if bootstrap is not None:
-            pickled = proc.book.dumps(bootstrap, what="bootstrap", fresh_code=True)
+            pickled = proc.book.dumps_call(bootstrap, (), {}, what="bootstrap")
         cell = proc.owner_cell()
         proc.owners.own_procs(ref.id, "" if cell is None else cell.spawn.actor)
         mesh = ProcMesh(ref)

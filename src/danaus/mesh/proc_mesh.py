@@ -78,9 +78,7 @@ class ProcMesh(MeshAlgebra):
             raise TypeError(f"{cls.__name__}{inspect.signature(cls)}: {error}") from None
         proc = current_proc()
         self._check_alive(proc)
-        pickled = proc.book.dumps(
-            (cls, args, kwargs), what=f"the class or an argument of {cls.__name__}", fresh_code=True
-        )
+        pickled = proc.book.dumps_call(cls, args, kwargs, what=cls.__name__)
         region = region_bytes(self._region)
         ref = ActorsRef(new_id("a"), name, cls.__name__, self._ref, region, region)
         cell = proc.owner_cell()

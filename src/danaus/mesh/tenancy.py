@@ -40,8 +40,9 @@ class Tenancy:
             for code_id, definition in self._boot.code:
                 book.learn(code_id, definition)
             try:
-                function = book.loads(self._boot.bootstrap, (), [code_id for code_id, _ in self._boot.code])
-                function()  # type: ignore[operator]
+                code_ids = [code_id for code_id, _ in self._boot.code]
+                function, args, kwargs = book.loads_call(self._boot.bootstrap, code_ids)
+                function(*args, **kwargs)
             except Exception as error:
                 text = "".join(traceback.format_exception(error))
                 self._link.send(ProcReady(Raised(type(error).__name__, str(error), text)))

@@ -24,7 +24,6 @@ StopChild = Callable[[float, bool], Future[None]]
 
 _NOTHING = Pickled(b"")
 _Arguments = tuple[tuple[object, ...], dict[str, object]]
-_Construction = tuple[type, tuple[object, ...], dict[str, object]]
 
 
 class ActorLoop(Protocol):
@@ -208,8 +207,8 @@ class ActorCell:
         del self._construction
         spawn = self.spawn
         try:
-            construction: _Construction = self._owner.book.loads(frame.payload, frame.buffers, spawn.code)  # type: ignore[assignment]
-            cls, args, kwargs = construction
+            cls, args, kwargs = self._owner.book.loads_call(frame.payload, spawn.code, frame.buffers)
+            assert isinstance(cls, type)
             self._endpoints = _endpoints_of(cls)
             if any(endpoint.is_async for endpoint in self._endpoints.values()):
                 self._loop = _new_loop()

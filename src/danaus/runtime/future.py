@@ -76,8 +76,12 @@ class Future(Generic[T]):
             WrongThread: this thread would wait for itself; use `await`.
             What the call raised.
         """
+        now = running.get()
+        actor = None if now is None or not now.actor.runs_here() else now.actor
+        if actor is not None:
+            actor.check_may_block()  # even if the value is here: code must not work by luck
         if not self._done:
-            self._wait(timeout_s)
+            self._wait(actor, timeout_s)
         return self._outcome()
 
     def __await__(self) -> Generator[object, None, T]:
@@ -181,12 +185,11 @@ class Future(Generic[T]):
         for callback in callbacks or ():
             callback()
 
-    def _wait(self, timeout_s: float | None) -> None:
+    def _wait(self, actor: Interruptible | None, timeout_s: float | None) -> None:
         reactor = self._runtime.reactor
         reactor.check_may_block()
-        now = running.get()
-        if now is not None and now.actor.runs_here():
-            self._wait_as_actor(now.actor, timeout_s)
+        if actor is not None:
+            self._wait_as_actor(actor, timeout_s)
             return
         waiter = Waiter()
         if self._enlist(waiter) and not reactor.wait(waiter, timeout_s):
@@ -194,7 +197,6 @@ class Future(Generic[T]):
 
     def _wait_as_actor(self, actor: Interruptible, timeout_s: float | None) -> None:
         """Wait on an actor's thread, where a failure of something it owns may have to be handled meanwhile."""
-        actor.check_may_block()
         reactor = self._runtime.reactor
         deadline = None if timeout_s is None else reactor.clock.now() + timeout_s
         while not self._done:

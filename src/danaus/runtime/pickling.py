@@ -85,23 +85,53 @@ class CodeBook:
             self._ids[value] = code_id
             return code_id, definition
 
-    def dumps(self, value: object, *, what: str, fresh_code: bool = False) -> Pickled:
+    def dumps(self, value: object, *, what: str) -> Pickled:
         """Pickle `value`. `what` names it in the error.
 
         Raises:
             NotPicklable: with the path to the part that cannot travel.
         """
         try:
-            return self._dumps(value, fresh_code)
+            return self._dumps(value, fresh_code=False)
         except Exception as error:
-            path, reason = self._blame(value, what, error, 0)
-            raise NotPicklable(path, reason) from error
+            path, reason = self._blame(value, error)
+            raise NotPicklable(what + (f" at {path}" if path else ""), reason) from error
+
+    def dumps_call(
+        self, function: object, args: Sequence[object], kwargs: Mapping[str, object], *, what: str
+    ) -> Pickled:
+        """Pickle `(function, args, kwargs)`, looking whether code of the script has changed since it was sent.
+
+        Raises:
+            NotPicklable: with the path to the part that cannot travel.
+        """
+        try:
+            return self._dumps((function, args, kwargs), fresh_code=True)
+        except Exception as error:
+            raise self._blame_call(function, args, kwargs, what, error) from error
+
+    def dumps_arguments(self, args: Sequence[object], kwargs: Mapping[str, object], *, what: str) -> Pickled:
+        """Pickle `(args, kwargs)`.
+
+        Raises:
+            NotPicklable: with the path to the part that cannot travel.
+        """
+        try:
+            return self._dumps((args, kwargs), fresh_code=False)
+        except Exception as error:
+            raise self._blame_call(None, args, kwargs, what, error) from error
 
     def loads(self, payload: Bytes, buffers: Sequence[Bytes], code_ids: Sequence[str]) -> object:
         """The value. Whatever its unpickling raises comes through."""
         if not code_ids:
             return pickle.loads(payload, buffers=buffers)
         return _CodeUnpickler(payload, buffers, self.find).load()
+
+    def loads_call(
+        self, payload: Bytes, code_ids: Sequence[str], buffers: Sequence[Bytes] = ()
+    ) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+        """Function, args and kwargs from `dumps_call`."""
+        return self.loads(payload, buffers, code_ids)  # type: ignore[return-value]
 
     def _dumps(self, value: object, fresh_code: bool) -> Pickled:
         views: list[pickle.PickleBuffer] = []
@@ -141,15 +171,42 @@ class CodeBook:
         payload = _dump_by_value(value, name, in_band)
         return Pickled(payload, [buffer.raw() for buffer in buffers], used or None)
 
-    def _blame(self, value: object, path: str, error: Exception, depth: int) -> tuple[str, str]:
-        """The deepest part of `value` that cannot be pickled."""
-        if depth < _MAX_SEARCH_DEPTH:
+    def _blame_call(
+        self, function: object, args: Sequence[object], kwargs: Mapping[str, object], what: str, error: Exception
+    ) -> NotPicklable:
+        named = [(what, function)]
+        named += [(f"argument {place} of {what}", value) for place, value in enumerate(args, 1)]
+        named += [(f"argument {name!r} of {what}", value) for name, value in kwargs.items()]
+        for name, value in named:
+            cause = self._trouble(value)
+            if cause is not None:
+                path, reason = self._blame(value, cause)
+                return NotPicklable(name + (f" at {path}" if path else ""), reason)
+        return NotPicklable(f"the arguments of {what} together", _reason(error))
+
+    def _blame(self, value: object, error: Exception) -> tuple[str, str]:
+        """Path to the deepest part of `value` that cannot be pickled, and what its pickling raises."""
+        path = ""
+        for _ in range(_MAX_SEARCH_DEPTH):
             for step, part in _parts(value):
-                try:
-                    self._dumps(part, fresh_code=False)
-                except Exception as cause:
-                    return self._blame(part, path + step, cause, depth + 1)
-        return path, f"{type(error).__name__}: {error}"
+                cause = self._trouble(part)
+                if cause is not None:
+                    path, value, error = path + step, part, cause
+                    break
+            else:
+                break
+        return path, _reason(error)
+
+    def _trouble(self, value: object) -> Exception | None:
+        try:
+            self._dumps(value, fresh_code=False)
+        except Exception as error:
+            return error
+        return None
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _parts(value: object) -> list[tuple[str, object]]:
