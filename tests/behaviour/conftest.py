@@ -46,7 +46,9 @@ def wire(request: pytest.FixtureRequest) -> Iterator[tuple[str, Client | None]]:
         return
     client = Client(Settings(transport=request.param))
     before = process_slot.swap(client)
-    this_host().spawn_procs(name="first").stop().get(30)  # the agent is up: no test counts it as its own
+    # The agent and the thread for callbacks are up: no test counts them as its own.
+    this_host().spawn_procs(name="first").stop().get(30)
+    client.proc.callbacks.run_soon(lambda: None)
     process_slot.swap(before)
     yield request.param, client
     client.close()

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from danaus.errors import ConfigError
 from danaus.mesh.client import current_proc
 from danaus.mesh.proc_mesh import ProcMesh
 from danaus.mesh.refs import ProcsRef, decode_procs
+from danaus.protocol.message import split_proc_id
 from danaus.runtime.cell import ActorCell
 from danaus.runtime.context import running
 from danaus.runtime.regions import region_bytes, region_of
@@ -63,15 +63,10 @@ def current_size() -> dict[str, int]:
 def this_proc() -> ProcMesh:
     """The own process, as a mesh of one proc without axes."""
     proc = current_proc()
-    mesh, _, rank = proc.id.rpartition(".")
-    now = running.get()
-    if proc.is_client or now is None or not isinstance(now.actor, ActorCell):
-        if not proc.is_client:
-            raise ConfigError("this_proc() outside an actor works in the client only")
+    mesh, rank = split_proc_id(proc.id)
+    if not proc.identity.procs:
         whole = Extent({}).region
         return ProcMesh(ProcsRef(mesh, "client", (proc.identity.agent.to_text(),), 1, region_bytes(whole)))
-    ref = decode_procs(now.actor.spawn.procs)
-    region = ref.whole_region()
-    base = region.base.region
-    point = base.extent.point(int(rank))
-    return ProcMesh(ref.with_region(base.at(**dict(point))))
+    ref = decode_procs(proc.identity.procs)
+    base = ref.whole_region().base
+    return ProcMesh(ref.with_region(base.region.at(**dict(base.point(rank)))))

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     os.chdir(boot.directory)
     sys.setswitchinterval(settings.switch_interval_s)
     reactor = Reactor(f"danaus-io-{boot.name}")
-    identity = Identity(boot.id, boot.name, boot.secret, AgentRef.from_text(boot.agent))
+    identity = Identity(boot.id, boot.name, boot.secret, AgentRef.from_text(boot.agent), boot.procs)
     proc = Proc(identity, settings, reactor, local_wires(settings, boot.sockets), is_client=False)
     process_slot.swap(proc)
     ended = threading.Event()

@@ -130,7 +130,7 @@ class Calls:
     def open(self, plan: CallPlan[T], origin: str = "", numbers: Sequence[int] = ()) -> tuple[CallId, Future[T]]:
         """Register a call of `origin`, whose messages have these numbers and are then sent with the id returned."""
         call = next(self._ids)
-        future: Future[T] = Future(self._runtime, partial(self._cancel, call))
+        future: Future[T] = Future(self._runtime, partial(self._cancel, call), what=plan.text)
         collector: _Collector = Collector(plan.ranks, waits_for_all=plan.return_exceptions)
         pending = _Pending(plan, origin, numbers, collector, future)  # type: ignore[arg-type]
         if plan.timeout_s is not None:

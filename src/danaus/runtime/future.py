@@ -49,10 +49,12 @@ class Future(Generic[T]):
         "_runtime",
         "_value",
         "_waiters",
+        "_what",
     )
 
-    def __init__(self, runtime: Waiting, on_cancel: Callable[[], None] | None = None) -> None:
+    def __init__(self, runtime: Waiting, on_cancel: Callable[[], None] | None = None, *, what: str = "") -> None:
         self._runtime = runtime
+        self._what = what
         self._on_cancel = on_cancel
         self._lock = threading.Lock()
         self._done = False
@@ -65,6 +67,10 @@ class Future(Generic[T]):
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Future stays in its process; send its value: `f.get()` or `await f`")
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self.cancelled() else "done" if self._done else "pending"
+        return f"<Future {self._what}{' ' if self._what else ''}{state}>"
 
     # ---- for those who wait
 

@@ -63,6 +63,8 @@ class Identity:
     secret: bytes
     agent: AgentRef
     """The agent of its own host."""
+    procs: bytes = b""
+    """Wire form of the proc mesh it belongs to; none for a client."""
 
 
 class Proc:

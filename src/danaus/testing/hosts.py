@@ -186,7 +186,7 @@ class _InMemoryChild:
 
     def start(self, boot: ProcBoot, listener: Listener, far: InprocStream, wires: Wires, reactor: Reactor) -> None:
         """Begin to live; the bootstrap runs on a thread of its own."""
-        identity = Identity(boot.id, boot.name, boot.secret, AgentRef.from_text(boot.agent))
+        identity = Identity(boot.id, boot.name, boot.secret, AgentRef.from_text(boot.agent), boot.procs)
         settings = Settings(**boot.settings)  # type: ignore[arg-type]
         self._proc = Proc(identity, settings, reactor, wires, is_client=False, pid=self.pid)
         self._tenancy = Tenancy(self._proc, boot, lambda code: reactor.post(partial(self._end, Exit(code, None))))
