@@ -169,7 +169,7 @@ def test_return_exceptions_waits_for_all_and_puts_failures_in_place(cluster: Clu
 
 def test_call_one_needs_exactly_one_actor(cluster: Cluster) -> None:
     workers = cluster.hosts.spawn_procs({"gpus": 2}).spawn("worker", Worker)
-    with pytest.raises(ConfigError, match="call_one needs exactly one actor, worker has 2.*slice"):
+    with pytest.raises(ConfigError, match=r"call_one needs exactly one actor, worker has 2.*slice"):
         workers.work.call_one()
     assert workers.slice(gpus=[1]).work.call_one().get(20) == 0
 

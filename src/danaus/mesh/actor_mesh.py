@@ -14,6 +14,7 @@ from danaus.mesh.value_mesh import ValueMesh
 from danaus.protocol.message import StopActor, proc_id
 from danaus.runtime.calls import CallPlan
 from danaus.runtime.cell import EndpointFunction
+from danaus.runtime.checks import check_timeout_s
 from danaus.runtime.future import Future
 from danaus.runtime.regions import region_bytes, region_of
 from danaus.topology import Region
@@ -51,6 +52,7 @@ class ActorMesh(MeshAlgebra):
 
         The future is done when all have ended, at the latest after `timeout_s` (the setting `stop_timeout_s`).
         """
+        check_timeout_s(timeout_s, zero=True)
         proc = current_proc()
         timeout_s = proc.settings.stop_timeout_s if timeout_s is None else timeout_s
         procs = self._ref.procs
@@ -130,6 +132,10 @@ class ActorMesh(MeshAlgebra):
         bound = declared.bind(self)
         self.__dict__[name] = bound
         return bound
+
+    def __dir__(self) -> list[str]:
+        names = [name for name in dir(self._cls) if isinstance(getattr(self._cls, name, None), Endpoint)]
+        return sorted({*super().__dir__(), *names})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ActorMesh):

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 from danaus.errors import ConfigError
 from danaus.mesh.value_mesh import ValueMesh
 from danaus.runtime.cell import EndpointFunction
+from danaus.runtime.checks import check_timeout_s
 from danaus.runtime.future import Future
 
 P = ParamSpec("P")
@@ -49,6 +50,8 @@ class Endpoint(Generic[P, R, L]):
         name = getattr(function, "__name__", "")
         if not inspect.isfunction(function):
             raise ConfigError(f"endpoint decorates a method, got {function!r}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(f"{name} is a generator; an endpoint returns one value: collect into a list")
         self.endpoint_function = EndpointFunction(name, function, inspect.iscoroutinefunction(function))
         self.__doc__ = function.__doc__
         self.__name__ = name
@@ -80,8 +83,7 @@ class Endpoint(Generic[P, R, L]):
             timeout_s: after so long the call fails with `CallTimeout`: withdrawn where it waits, cancelled if it runs.
             return_exceptions: wait for every rank, and put exceptions in place of values.
         """
-        if timeout_s is not None and not timeout_s > 0:
-            raise ConfigError(f"timeout_s is {timeout_s}; a call needs more than 0 seconds, None waits for ever")
+        check_timeout_s(timeout_s)
         options = replace(self._options, timeout_s=timeout_s, return_exceptions=return_exceptions)
         return self._copy(self._target, options)
 

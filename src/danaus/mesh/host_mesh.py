@@ -12,6 +12,7 @@ from danaus.mesh.client import current_proc
 from danaus.mesh.proc_mesh import ProcMesh
 from danaus.mesh.refs import HostsRef, ProcsRef, encode_ref, new_id
 from danaus.protocol.message import SpawnProcs
+from danaus.runtime.checks import check_name
 from danaus.runtime.pickling import Pickled
 from danaus.runtime.regions import region_bytes, region_of
 from danaus.topology import Extent, Region
@@ -49,6 +50,9 @@ class HostMesh(MeshAlgebra):
             ConfigError: an axis has no size, or two have one name.
             NotPicklable: `bootstrap` cannot travel.
         """
+        check_name(name)
+        if bootstrap is not None and not callable(bootstrap):
+            raise TypeError(f"bootstrap is {bootstrap!r}; it is called in each proc, without arguments")
         per_host_extent = Extent(per_host or {})
         environ = _checked_environ(env or {})
         proc = current_proc()

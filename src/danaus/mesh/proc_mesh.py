@@ -13,6 +13,7 @@ from danaus.mesh.endpoint import Endpoint
 from danaus.mesh.refs import ActorsRef, ProcsRef, decode_procs, encode_ref, new_id
 from danaus.protocol.message import Ping, SpawnActor, StopProcs, proc_id
 from danaus.runtime.calls import CallPlan
+from danaus.runtime.checks import check_name, check_timeout_s
 from danaus.runtime.future import Future
 from danaus.runtime.proc import Proc
 from danaus.runtime.regions import region_bytes
@@ -70,6 +71,7 @@ class ProcMesh(MeshAlgebra):
             NotPicklable: an argument cannot travel.
             MeshStopped, MeshFailed: the procs are no more.
         """
+        check_name(name)
         _check_class(cls)
         assert isinstance(cls, type)
         try:
@@ -113,6 +115,7 @@ class ProcMesh(MeshAlgebra):
 
         The future is done when they are gone; what runs after `timeout_s` (the setting `stop_timeout_s`) is killed.
         """
+        check_timeout_s(timeout_s, zero=True)
         proc = current_proc()
         timeout_s = proc.settings.stop_timeout_s if timeout_s is None else timeout_s
         if self._region.is_whole:

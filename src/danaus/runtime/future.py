@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from danaus.errors import CallCancelled
 from danaus.runtime.callbacks import CallbackThread
+from danaus.runtime.checks import check_timeout_s
 from danaus.runtime.context import Interruptible, running
 from danaus.runtime.reactor import Reactor, Waiter
 
@@ -82,6 +83,8 @@ class Future(Generic[T]):
             WrongThread: this thread would wait for itself; use `await`.
             What the call raised.
         """
+        if timeout_s is not None:
+            check_timeout_s(timeout_s, zero=True)
         now = running.get()
         actor = None if now is None or not now.actor.runs_here() else now.actor
         if actor is not None:
