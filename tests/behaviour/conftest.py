@@ -13,6 +13,9 @@ from danaus.runtime.context import process_slot
 from danaus.runtime.proc import Proc
 from danaus.testing.hosts import InMemoryHosts
 
+GRACE_S = 0.1
+"""Shorter than by default, since some tests wait for its end."""
+
 
 @dataclass
 class Cluster:
@@ -44,7 +47,7 @@ def wire(request: pytest.FixtureRequest) -> Iterator[tuple[str, Client | None]]:
     if request.param == "in-memory":
         yield request.param, None
         return
-    client = Client(Settings(transport=request.param))
+    client = Client(Settings(transport=request.param, unhandled_grace_s=GRACE_S))
     before = process_slot.swap(client)
     # The agent and the thread for callbacks are up: no test counts them as its own.
     this_host().spawn_procs(name="first").stop().get(30)
@@ -59,7 +62,7 @@ def cluster(wire: tuple[str, Client | None]) -> Iterator[Cluster]:
     """A client with one host; what the test started is stopped after it."""
     name, client = wire
     if client is None:
-        with InMemoryHosts(1) as memory:
+        with InMemoryHosts(1, settings=Settings(unhandled_grace_s=GRACE_S)) as memory:
             made = Cluster(name, memory.client, memory.hosts.slice(hosts=0), memory)
             memory.client.root.hook = made.unhandled.append
             yield made
@@ -73,6 +76,7 @@ def cluster(wire: tuple[str, Client | None]) -> Iterator[Cluster]:
         stops = [stop(2.0, True) for stop in list(client.proc.children.values())]
         for stopped in stops:
             stopped.exception(5.0)
+        client.proc.root.close()  # what this test left unhandled is not the next one's
         process_slot.swap(before)
 
 

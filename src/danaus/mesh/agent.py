@@ -224,9 +224,9 @@ class Agent:
     def _end_proc(self, tenant: _Tenant, timeout_s: float, *, now: bool) -> None:
         tenant.planned = True
         link = self.links.find(tenant.id)
-        if link is not None:
+        if now and link is not None:
             link.send(Drain(timeout_s, now))
-        elif tenant.child is not None:
+        elif now and tenant.child is not None:
             tenant.child.signal(signal.SIGTERM)
         patience_s = min(timeout_s, _KILL_AFTER_TERM_S) if now else timeout_s
         self._reactor.call_later(patience_s + 0.2, partial(self._kill, tenant, signal.SIGTERM))

@@ -45,6 +45,7 @@ class Client:
         self.proc = Proc(Identity(me, "client", secret, agent), settings, reactor, wires, is_client=True)
         self.proc.other_message = self._take
         self.proc.agent_lost = self._on_agent_lost
+        self.proc.root.end_process = self._end_process
         self.proc.listen(listener)
         boot = AgentBoot(
             id=agent.id,
@@ -99,6 +100,22 @@ class Client:
     def _on_agent_lost(self, reason: Exception) -> None:
         self._left.set()
 
+    def _end_process(self, code: int) -> None:
+        if self._closing or self.proc.reactor.shield.exit_main(code):
+            return
+        # Nothing can be raised in the main thread: interrupts are somebody else's. The agent sees to all that is left.
+        exit_now(code)
+
+
+def exit_now(code: int) -> None:
+    """End this process without any further clean-up."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            continue  # closed, or never there
+    os._exit(code)
+
 
 def stop_children(proc: Proc, timeout_s: float) -> None:
     """Stop the actors of the own process, and what no actor owns is ended by the agent."""
@@ -130,13 +147,12 @@ def _start() -> object:
 
 
 def _exit(client: Client) -> None:
-    code_before = client.proc.root.exit_code
+    shield = client.proc.reactor.shield
+    shield.abandon_exit()
     client.close()
-    if client.proc.root.exit_code is not None and code_before is None:
+    if client.proc.root.exit_code is not None and not shield.exit_raised:
         # A failure that nobody received was found only now: the interpreter's own exit code is settled already.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(client.proc.root.exit_code)
+        exit_now(client.proc.root.exit_code)
 
 
 def current_proc() -> Proc:
@@ -160,6 +176,8 @@ def shutdown() -> None:
     if isinstance(client, Client):
         atexit.unregister(_exit)
         client.close()
+        if client.proc.root.exit_code is not None:
+            raise SystemExit(client.proc.root.exit_code)
     elif client is not None:
         process_slot.swap(client)
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -89,9 +90,7 @@ class HostMesh(MeshAlgebra):
             agent = agent_of(ranks[0])
             for rank in ranks:
                 proc.peers.know(f"{ref.id}.{rank}", agent)
-            proc.reactor.post(
-                lambda agent=agent, message=message: proc.peers.send_to_agent(agent, message, pickled)  # type: ignore[misc]
-            )
+            proc.reactor.post(partial(proc.peers.send_to_agent, agent, message, pickled))
         return mesh
 
     def _with_region(self, region: Region) -> "HostMesh":

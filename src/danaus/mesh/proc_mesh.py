@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import ParamSpec, Self, TypeVar, cast
 
 from danaus.errors import ConfigError, MeshFailed, MeshStopped
@@ -11,10 +12,11 @@ from danaus.mesh.algebra import MeshAlgebra
 from danaus.mesh.client import current_proc
 from danaus.mesh.endpoint import Endpoint
 from danaus.mesh.refs import ActorsRef, ProcsRef, decode_procs, encode_ref, new_id
-from danaus.protocol.message import Ping, SpawnActor, StopProcs, proc_id
+from danaus.protocol.message import Drain, Ping, SpawnActor, StopProcs, proc_id
 from danaus.runtime.calls import CallPlan
 from danaus.runtime.checks import check_name, check_timeout_s
 from danaus.runtime.future import Future
+from danaus.runtime.peers import AgentRef
 from danaus.runtime.proc import Proc
 from danaus.runtime.regions import region_bytes
 from danaus.topology import Region
@@ -123,15 +125,18 @@ class ProcMesh(MeshAlgebra):
             cell = proc.owner_cell()
             (proc.children if cell is None else cell.children).pop(self._ref.id, None)
         call, future = proc.calls.open(self._plan("stop", waits_for_all=True))
-        by_agent: dict[object, list[int]] = {}
+        by_agent: dict[AgentRef, list[int]] = {}
         for rank in self._region.ranks():
-            if proc.peers.gone(proc_id(self._ref.id, rank)) is not None:
+            target, agent = proc_id(self._ref.id, rank), self._agent_of(rank)
+            if proc.peers.gone(target) is not None:
                 proc.calls.fail(call, rank, MeshStopped(self._ref.name))
-            else:
-                by_agent.setdefault(self._agent_of(rank), []).append(rank)
+                continue
+            by_agent.setdefault(agent, []).append(rank)
+            if not now:
+                proc.send(target, agent, Drain(timeout_s))
         for agent, ranks in by_agent.items():
             message = StopProcs(self._ref.id, tuple(ranks), call, timeout_s, now)
-            proc.reactor.post(lambda agent=agent, message=message: proc.peers.send_to_agent(agent, message))  # type: ignore[misc]
+            proc.reactor.post(partial(proc.peers.send_to_agent, agent, message))
         return future
 
     def __enter__(self) -> Self:

@@ -166,7 +166,10 @@ class SpawnProcs(Message, frozen=True, array_like=True, gc=False, tag=21):
 
 
 class StopProcs(Message, frozen=True, array_like=True, gc=False, tag=22):
-    """To an agent: end procs. Replied to when they are gone."""
+    """To an agent: see to it that procs end. Replied to when they are gone.
+
+    Unless `now`, the sender itself has told them to drain.
+    """
 
     mesh: str
     ranks: tuple[int, ...]
@@ -218,7 +221,7 @@ class Ping(Message, frozen=True, array_like=True, gc=False, tag=30):
 
 
 class Drain(Message, frozen=True, array_like=True, gc=False, tag=28):
-    """From an agent to a proc: stop all actors, then exit."""
+    """To a proc: stop all actors, then exit. From its agent, or from who stops it, behind what that one sent before."""
 
     timeout_s: float
     now: bool = False

@@ -20,6 +20,9 @@ class InterruptShield:
         self._depth = 0
         self._pending = False
         self._exit_code: int | None = None
+        self._swallow = False
+        self.exit_raised = False
+        """Whether the main thread has raised what `exit_main` asked for."""
         self._main = threading.main_thread().ident
         self._before: _Handler | None = None
 
@@ -51,6 +54,12 @@ class InterruptShield:
         self._exit_code = code
         signal.pthread_kill(self._main, signal.SIGINT)
         return True
+
+    def abandon_exit(self) -> None:
+        """The main thread is about to end anyway: it no longer raises what `exit_main` asked for."""
+        if self._exit_code is not None:
+            self._exit_code = None
+            self._swallow = True
 
     def __enter__(self) -> None:
         if threading.get_ident() == self._main:
@@ -89,6 +98,10 @@ class InterruptShield:
     def _act(self, number: int, frame: FrameType | None) -> None:
         if self._exit_code is not None:
             code, self._exit_code = self._exit_code, None
+            self.exit_raised = True
             raise SystemExit(code)
+        if self._swallow:
+            self._swallow = False
+            return
         if self._before is not None:
             self._before(number, frame)

@@ -70,7 +70,7 @@ class Owners:
 
     def told(self, message: Told) -> None:
         """News from another process, for an owner here."""
-        if message.failure.chain:
+        if message.failure.chain or message.failure.kind == "cleanup_raised":  # which comes after it was disowned
             _, _, owner = message.owner.partition("/")
             self._tell(Tell(OwnerId(owner), message.failure), message.key)
         else:

@@ -18,6 +18,8 @@ class Root:
 
     def __init__(self, reactor: Reactor, callbacks: CallbackThread, *, grace_s: float) -> None:
         self.hook: Hook = self.print_and_exit
+        self.end_process: Callable[[int], object] = reactor.shield.exit_main
+        """Ends the program in order, with an exit code."""
         self._reactor = reactor
         self._callbacks = callbacks
         self._lock = threading.Lock()
@@ -76,7 +78,7 @@ class Root:
         if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
             return
         self.exit_code = 1
-        self._reactor.shield.exit_main(1)
+        self.end_process(1)
 
     def _run(self, hooks: Sequence[RunHook]) -> None:
         for each in hooks:
