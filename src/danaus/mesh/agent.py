@@ -99,6 +99,11 @@ class Agent:
         self._ending = False
         self.links = Links(ref.id, secret, reactor, wires, self, connect_timeout_s=settings.connect_timeout_s)
 
+    @property
+    def pids(self) -> set[int]:
+        """The procs of this host."""
+        return {tenant.child.pid for tenant in self._tenants.values() if tenant.child is not None}
+
     def listen(self, listener: Listener) -> None:
         """Accept links."""
         self.links.listen(listener)

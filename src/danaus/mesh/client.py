@@ -158,10 +158,7 @@ def _exit(client: Client) -> None:
 def current_proc() -> Proc:
     """The runtime of whoever runs: the actor's, the proc's, or the client's, which starts on first use."""
     now = running.get()
-    if now is not None:
-        assert isinstance(now.runtime, Proc)
-        return now.runtime
-    found = process_slot.get(_start)
+    found = process_slot.get(_start) if now is None else now.runtime
     if isinstance(found, Client):
         found = found.proc
     assert isinstance(found, Proc)

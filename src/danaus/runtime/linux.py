@@ -22,9 +22,42 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def children() -> list[int]:
+    """Pids of the children of this process, the zombies included."""
+    return _children_by_parent().get(os.getpid(), [])
+
+
 def descendants() -> Iterator[int]:
     """Pids of all processes below this one."""
-    children: dict[int, list[int]] = {}
+    by_parent = _children_by_parent()
+    below = list(by_parent.get(os.getpid(), []))
+    while below:
+        pid = below.pop()
+        below.extend(by_parent.get(pid, []))
+        yield pid
+
+
+def kill_descendants() -> None:
+    """Kill everything below this process, until nothing is left, and reap it."""
+    while pids := list(descendants()):
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        reap(-1, wait=True)
+
+
+def reap(pid: int, *, wait: bool = False) -> None:
+    """Take note of the end of a child, -1 for any, if it has ended or if told to `wait` for that."""
+    try:
+        os.waitpid(pid, 0 if wait else os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _children_by_parent() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -33,34 +66,8 @@ def descendants() -> Iterator[int]:
                 fields = stat.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        children.setdefault(int(fields[1]), []).append(int(name))
-    below = list(children.get(os.getpid(), []))
-    while below:
-        pid = below.pop()
-        below.extend(children.get(pid, []))
-        yield pid
-
-
-def kill_descendants() -> None:
-    """Kill everything below this process, until nothing is left, and reap it."""
-    while True:
-        pids = list(descendants())
-        if not pids:
-            return
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        reap()
-
-
-def reap() -> None:
-    """Wait for one child to end, if there is any."""
-    try:
-        os.waitpid(-1, 0)
-    except ChildProcessError:
-        return
+        found.setdefault(int(fields[1]), []).append(int(name))
+    return found
 
 
 def _prctl(option: int, value: int) -> None:

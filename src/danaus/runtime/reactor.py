@@ -277,6 +277,8 @@ class Reactor:
     def forget_in_child(self) -> None:
         """In a forked child: close copies of our descriptors and refuse to work."""
         self.disabled = self._closing = True
+        if self._closed:
+            return  # its numbers may be other descriptors by now
         for _, close in self._watched.values():
             close()
         os.close(self._wake_fd)
