@@ -16,6 +16,7 @@ from danaus.runtime.calls import CallPlan
 from danaus.runtime.cell import EndpointFunction
 from danaus.runtime.checks import check_timeout_s
 from danaus.runtime.future import Future
+from danaus.runtime.proc import Proc
 from danaus.runtime.regions import region_bytes, region_of
 from danaus.topology import Region
 
@@ -55,11 +56,14 @@ class ActorMesh(MeshAlgebra):
         check_timeout_s(timeout_s, zero=True)
         proc = current_proc()
         timeout_s = proc.settings.stop_timeout_s if timeout_s is None else timeout_s
+        with proc.reactor.shield:
+            return self._stop(proc, timeout_s, now=now)
+
+    def _stop(self, proc: Proc, timeout_s: float, *, now: bool) -> Future[None]:
         procs = self._ref.procs
         if self._region.is_whole or self._ref.region == self._ref.spawned:
             proc.owners.disown(self._ref.id)
-            cell = proc.owner_cell()
-            (proc.children if cell is None else cell.children).pop(self._ref.id, None)
+            proc.owner()[1].pop(self._ref.id, None)
         options = CallOptions(return_exceptions=True)
         plan: CallPlan[None] = replace(self._plan("stop", options, single=False), actor="", finish=lambda values: None)  # type: ignore[assignment]
         call, future = proc.calls.open(plan)

@@ -12,7 +12,7 @@ from danaus.mesh.algebra import MeshAlgebra
 from danaus.mesh.client import current_proc
 from danaus.mesh.proc_mesh import ProcMesh
 from danaus.mesh.refs import HostsRef, ProcsRef, encode_ref, new_id
-from danaus.protocol.message import SpawnProcs
+from danaus.protocol.message import SpawnProcs, proc_id
 from danaus.runtime.checks import check_name
 from danaus.runtime.pickling import Pickled
 from danaus.runtime.regions import region_bytes, region_of
@@ -66,31 +66,31 @@ class HostMesh(MeshAlgebra):
         pickled = Pickled(b"")
         if bootstrap is not None:
             pickled = proc.book.dumps_call(bootstrap, (), {}, what="bootstrap")
-        cell = proc.owner_cell()
-        proc.owners.own_procs(ref.id, "" if cell is None else cell.spawn.actor)
+        owner, children = proc.owner()
         mesh = ProcMesh(ref)
-        (proc.children if cell is None else cell.children)[ref.id] = lambda timeout_s, now: mesh.stop(
-            timeout_s, now=now
-        )
         agent_of = ref.agent_finder()
-        for index in range(len(agents)):
-            ranks = tuple(range(index * num, (index + 1) * num))
-            message = SpawnProcs(
-                mesh=ref.id,
-                name=name,
-                ranks=ranks,
-                region=region,
-                procs=encode_ref(ref),
-                environ=environ,
-                sys_path=tuple(sys.path),
-                directory=os.getcwd(),
-                owner=proc.origin(),
-                owner_agent=proc.identity.agent.to_text(),
-            )
-            agent = agent_of(ranks[0])
-            for rank in ranks:
-                proc.peers.know(f"{ref.id}.{rank}", agent)
-            proc.reactor.post(partial(proc.peers.send_to_agent, agent, message, pickled))
+        message = SpawnProcs(
+            mesh=ref.id,
+            name=name,
+            ranks=(),
+            region=region,
+            procs=encode_ref(ref),
+            environ=environ,
+            sys_path=tuple(sys.path),
+            directory=os.getcwd(),
+            owner=proc.origin(),
+            owner_agent=proc.identity.agent.to_text(),
+        )
+        with proc.reactor.shield:  # all of it or nothing
+            proc.owners.own_procs(ref.id, owner)
+            children[ref.id] = lambda timeout_s, now: mesh.stop(timeout_s, now=now)
+            for first in range(0, len(agents) * num, num):
+                ranks = tuple(range(first, first + num))
+                agent = agent_of(first)
+                for rank in ranks:
+                    proc.peers.know(proc_id(ref.id, rank), agent)
+                to_host = msgspec.structs.replace(message, ranks=ranks)
+                proc.reactor.post(partial(proc.peers.send_to_agent, agent, to_host, pickled))
         return mesh
 
     def _with_region(self, region: Region) -> "HostMesh":

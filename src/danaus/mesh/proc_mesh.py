@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec, Self, TypeVar, cast
 
+import msgspec
+
 from danaus.errors import ConfigError, MeshFailed, MeshStopped
 from danaus.mesh.actor import MESH_NAMES, Actor
 from danaus.mesh.actor_mesh import ActorMesh
@@ -85,31 +87,28 @@ class ProcMesh(MeshAlgebra):
         pickled = proc.book.dumps_call(cls, args, kwargs, what=cls.__name__)
         region = region_bytes(self._region)
         ref = ActorsRef(new_id("a"), name, cls.__name__, self._ref, region, region)
-        cell = proc.owner_cell()
-        owner = "" if cell is None else cell.spawn.actor
-        ranks = self._region.ranks()
-        proc.owners.own_actors(ref.id, self._ref.id, owner=owner, ranks=ranks)
-        call, initialized = proc.calls.open(self._plan(f"{name}.__init__", mesh=name, class_name=cls.__name__))
-        mesh = ActorMesh(ref, cls, initialized)
-        (proc.children if cell is None else cell.children)[ref.id] = lambda timeout_s, now: mesh.stop(
-            timeout_s, now=now
+        owner, children = proc.owner()
+        message = SpawnActor(
+            actor=ref.id,
+            name=name,
+            class_name=cls.__name__,
+            rank=0,
+            region=region,
+            procs=encode_ref(self._ref),
+            owner=proc.origin(),
+            owner_agent=proc.identity.agent.to_text(),
+            call=0,
+            code=pickled.code_ids,
         )
-        code = pickled.code_ids
-        procs = encode_ref(self._ref)
-        for rank in ranks:
-            message = SpawnActor(
-                actor=ref.id,
-                name=name,
-                class_name=cls.__name__,
-                rank=rank,
-                region=region,
-                procs=procs,
-                owner=proc.origin(),
-                owner_agent=proc.identity.agent.to_text(),
-                call=call,
-                code=code,
-            )
-            proc.send(proc_id(self._ref.id, rank), self._agent_of(rank), message, pickled)
+        ranks = self._region.ranks()
+        with proc.reactor.shield:  # all of it or nothing
+            proc.owners.own_actors(ref.id, self._ref.id, owner=owner, ranks=ranks)
+            call, initialized = proc.calls.open(self._plan(f"{name}.__init__", mesh=name, class_name=cls.__name__))
+            mesh = ActorMesh(ref, cls, initialized)
+            children[ref.id] = lambda timeout_s, now: mesh.stop(timeout_s, now=now)
+            for rank in ranks:
+                to_rank = msgspec.structs.replace(message, rank=rank, call=call)
+                proc.send(proc_id(self._ref.id, rank), self._agent_of(rank), to_rank, pickled)
         return cast(A, mesh)
 
     def stop(self, timeout_s: float | None = None, *, now: bool = False) -> Future[None]:
@@ -120,23 +119,23 @@ class ProcMesh(MeshAlgebra):
         check_timeout_s(timeout_s, zero=True)
         proc = current_proc()
         timeout_s = proc.settings.stop_timeout_s if timeout_s is None else timeout_s
-        if self._region.is_whole:
-            proc.owners.disown(self._ref.id)
-            cell = proc.owner_cell()
-            (proc.children if cell is None else cell.children).pop(self._ref.id, None)
-        call, future = proc.calls.open(self._plan("stop", waits_for_all=True))
-        by_agent: dict[AgentRef, list[int]] = {}
-        for rank in self._region.ranks():
-            target, agent = proc_id(self._ref.id, rank), self._agent_of(rank)
-            if proc.peers.gone(target) is not None:
-                proc.calls.fail(call, rank, MeshStopped(self._ref.name))
-                continue
-            by_agent.setdefault(agent, []).append(rank)
-            if not now:
-                proc.send(target, agent, Drain(timeout_s))
-        for agent, ranks in by_agent.items():
-            message = StopProcs(self._ref.id, tuple(ranks), call, timeout_s, now)
-            proc.reactor.post(partial(proc.peers.send_to_agent, agent, message))
+        with proc.reactor.shield:
+            if self._region.is_whole:
+                proc.owners.disown(self._ref.id)
+                proc.owner()[1].pop(self._ref.id, None)
+            call, future = proc.calls.open(self._plan("stop", waits_for_all=True))
+            by_agent: dict[AgentRef, list[int]] = {}
+            for rank in self._region.ranks():
+                target, agent = proc_id(self._ref.id, rank), self._agent_of(rank)
+                if proc.peers.gone(target) is not None:
+                    proc.calls.fail(call, rank, MeshStopped(self._ref.name))
+                    continue
+                by_agent.setdefault(agent, []).append(rank)
+                if not now:
+                    proc.send(target, agent, Drain(timeout_s))
+            for agent, ranks in by_agent.items():
+                message = StopProcs(self._ref.id, tuple(ranks), call, timeout_s, now)
+                proc.reactor.post(partial(proc.peers.send_to_agent, agent, message))
         return future
 
     def __enter__(self) -> Self:

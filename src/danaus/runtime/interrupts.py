@@ -16,9 +16,12 @@ class InterruptShield:
     One for each client. Works only when made in the main thread; elsewhere `installed` is False and nothing changes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[], object]) -> None:
+        """Make one; `wake` ends a wait of the main thread inside the shield."""
+        self.pending = False
+        """Whether an interrupt is held back: a wait should end."""
+        self._wake = wake
         self._depth = 0
-        self._pending = False
         self._exit_code: int | None = None
         self._swallow = False
         self.exit_raised = False
@@ -68,30 +71,15 @@ class InterruptShield:
     def __exit__(self, *exc: object) -> Literal[False]:
         if threading.get_ident() == self._main:
             self._depth = max(0, self._depth - 1)
-            if self._pending and not self._depth:
-                self._pending = False
+            if self.pending and not self._depth:
+                self.pending = False
                 self._act(signal.SIGINT, None)
         return False
 
-    def lower(self) -> int:
-        """Let interrupts through for a wait; returns what `restore` needs."""
-        if threading.get_ident() != self._main:
-            return -1
-        depth, self._depth = self._depth, 0
-        if self._pending:
-            self._pending = False
-            self._depth = depth
-            self._act(signal.SIGINT, None)
-        return depth
-
-    def restore(self, depth: int) -> None:
-        """Hold interrupts back again after a wait."""
-        if depth >= 0:
-            self._depth = depth
-
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._depth:
-            self._pending = True
+            self.pending = True
+            self._wake()
         else:
             self._act(number, frame)
 

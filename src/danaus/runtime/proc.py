@@ -127,13 +127,13 @@ class Proc:
         assert isinstance(now.actor, ActorCell)
         return f"{self.id}/{now.actor.spawn.actor}"
 
-    def owner_cell(self) -> ActorCell | None:
-        """The actor that owns what this thread spawns; None is the process itself."""
+    def owner(self) -> tuple[str, dict[str, StopChild]]:
+        """Who owns what this thread spawns, "" for the process itself, and its stops for that, by mesh id."""
         now = running.get()
         if now is None or now.runtime is not self:
-            return None
+            return "", self.children
         assert isinstance(now.actor, ActorCell)
-        return now.actor
+        return now.actor.spawn.actor, now.actor.children
 
     def send(self, proc: str, agent: AgentRef, message: Message, pickled: Pickled = _NOTHING) -> None:
         """Send a message to a proc, this one included."""
@@ -145,17 +145,19 @@ class Proc:
 
     def call(self, plan: CallPlan[T], endpoint: str, pickled: Pickled) -> Future[T]:
         """Send one message to each rank of `plan` and collect the replies."""
-        origin = self.origin()
-        numbers = self._take_numbers(origin, plan)
-        call, future = self.calls.open(plan, origin, numbers)
-        self._cast(plan, endpoint, pickled, numbers, origin=origin, call=call)
+        with self.reactor.shield:  # a number that is taken is sent
+            origin = self.origin()
+            numbers = self._take_numbers(origin, plan)
+            call, future = self.calls.open(plan, origin, numbers)
+            self._cast(plan, endpoint, pickled, numbers, origin=origin, call=call)
         return future
 
     def broadcast(self, plan: CallPlan[T], endpoint: str, pickled: Pickled) -> Future[None]:
         """Send one message to each rank of `plan`, no replies; the future fails if a rank is known to be gone."""
-        origin = self.origin()
-        numbers = self._take_numbers(origin, plan)
-        dead = self._cast(plan, endpoint, pickled, numbers, origin=origin, call=NO_REPLY)
+        with self.reactor.shield:
+            origin = self.origin()
+            numbers = self._take_numbers(origin, plan)
+            dead = self._cast(plan, endpoint, pickled, numbers, origin=origin, call=NO_REPLY)
         future: Future[None] = Future(self)
         if dead is not None:
             future.settle_error(dead)

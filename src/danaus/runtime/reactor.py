@@ -43,7 +43,7 @@ class Reactor:
 
     def __init__(self, name: str, clock: Clock | None = None, *, may_lead: bool = True) -> None:
         self.clock: Clock = clock or MonotonicClock()
-        self.shield = InterruptShield()
+        self.shield = InterruptShield(self._kick)
         self._name = name
         self._may_lead = may_lead
         self._main = threading.main_thread().ident
@@ -183,12 +183,17 @@ class Reactor:
 
         The caller may be made to handle streams meanwhile, so that its own answer needs no other thread.
         """
-        if waiter.ready:
-            return True
-        with self.shield:
-            if self._leads_here() and self._lead.acquire(blocking=False):
-                return self._wait_leading(waiter, timeout_s)
-        return self._wait_following(waiter, timeout_s)
+        deadline = None if timeout_s is None else self.clock.now() + timeout_s
+        while not waiter.ready and not self._closing:
+            if deadline is not None and self.clock.now() >= deadline:
+                break
+            with self.shield:  # leaving it raises what interrupted the wait, or runs a handler and waits on
+                leads = self._leads_here() and self._lead.acquire(blocking=False)
+                if leads:
+                    self._wait_leading(waiter, deadline)
+            if not leads:
+                return self._wait_following(waiter, deadline)
+        return waiter.ready
 
     def wake(self, waiter: Waiter) -> None:
         """End a wait. From any thread; once for each waiter."""
@@ -204,14 +209,13 @@ class Reactor:
             return False
         return threading.get_ident() != self._main or self.shield.protects_main
 
-    def _wait_leading(self, waiter: Waiter, timeout_s: float | None) -> bool:
-        deadline = None if timeout_s is None else self.clock.now() + timeout_s
+    def _wait_leading(self, waiter: Waiter, deadline: float | None) -> None:
         streams_fd = self._streams.fileno()
         try:
             self._driver = threading.get_ident()
             self._outer.modify(streams_fd, 0)
             waiter.leading = True
-            while not waiter.ready and not self._closing:
+            while not waiter.ready and not self._closing and not self.shield.pending:
                 if deadline is not None and self.clock.now() >= deadline:
                     break
                 self._handle_streams(self.clock.wait_s(deadline))
@@ -220,31 +224,27 @@ class Reactor:
             self._driver = 0
             self._outer.modify(streams_fd, READABLE)
             self._lead.release()
-        return waiter.ready
 
-    def _wait_following(self, waiter: Waiter, timeout_s: float | None) -> bool:
+    def _wait_following(self, waiter: Waiter, deadline: float | None) -> bool:
         lock = threading.Lock()
         lock.acquire()
         waiter.lock = lock
         if waiter.ready:
             return True
-        if timeout_s is None:
+        if deadline is None:
             lock.acquire()
             return waiter.ready
-        wait_s = self.clock.wait_s(self.clock.now() + timeout_s)
-        timer = self.call_later(timeout_s, partial(_release, lock)) if wait_s is None else None
+        wait_s = self.clock.wait_s(deadline)
+        timer = None
+        if wait_s is None:  # a clock of its own: it tells when the time has come
+            timer = self.call_later(deadline - self.clock.now(), partial(_release, lock))
         lock.acquire(timeout=-1 if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
         if timer is not None:
             self.cancel_timer(timer)
         return waiter.ready
 
     def _handle_streams(self, timeout_s: float | None) -> None:
-        level = self.shield.lower()
-        try:
-            events = self._streams.poll(timeout_s)
-        finally:
-            self.shield.restore(level)
-        for fd, mask in events:
+        for fd, mask in self._streams.poll(timeout_s):
             watched = self._watched.get(fd)
             if watched is not None:
                 try:
