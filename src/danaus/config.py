@@ -1,7 +1,6 @@
 """`Settings`: every knob, frozen, read once. The only module that reads the environment of the process."""
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -68,4 +67,6 @@ def process_environment(changes: Mapping[str, str] | None = None) -> dict[str, s
 
 def runtime_parent() -> str:
     """The directory in which runtime directories (sockets) are made."""
+    import tempfile  # 5 ms that no proc needs
+
     return os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()

@@ -145,7 +145,7 @@ class Script:
             threading.Event().wait(0.02)
 
 
-@pytest.fixture(params=["unix", "tcp"])
+@pytest.fixture(params=["unix"])
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -192,6 +192,7 @@ def send(script: Script, end: str) -> None:
         script.process.send_signal(getattr(signal, end))
 
 
+@pytest.mark.parametrize("transport", ["unix", "tcp"], indirect=True)
 @pytest.mark.parametrize("end", list(ENDS))
 def test_nothing_is_left_when_an_idle_client_ends(start: object, end: str) -> None:
     script = start(WORK["idle"], ENDS[end])  # type: ignore[operator]

@@ -70,10 +70,10 @@ def test_ctrl_c_ends_a_get_at_once_and_the_mesh_works_on(tmp_path: Path, transpo
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 
 
-def test_an_interrupted_script_ends_as_python_scripts_do(tmp_path: Path, transport: str) -> None:
+def test_an_interrupted_script_ends_as_python_scripts_do(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         worker.echo.call(0).get(30)
         interrupt_after(0.05)
@@ -85,10 +85,10 @@ def test_an_interrupted_script_ends_as_python_scripts_do(tmp_path: Path, transpo
     assert "danaus: nobody" not in done.stderr
 
 
-def test_interrupts_at_any_moment_leave_the_client_consistent(tmp_path: Path, transport: str) -> None:
+def test_interrupts_at_any_moment_leave_the_client_consistent(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         worker.echo.call(0).get(30)
         dice = random.Random(1)
@@ -135,10 +135,10 @@ def test_interrupts_at_any_moment_leave_the_client_consistent(tmp_path: Path, tr
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 
 
-def test_interrupts_while_procs_start_and_stop_leave_nothing_behind(tmp_path: Path, transport: str) -> None:
+def test_interrupts_while_procs_start_and_stop_leave_nothing_behind(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         worker.echo.call(0).get(30)
         dice = random.Random(2)
@@ -161,10 +161,10 @@ def test_interrupts_while_procs_start_and_stop_leave_nothing_behind(tmp_path: Pa
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 
 
-def test_asyncio_programs_are_interrupted_as_always(tmp_path: Path, transport: str) -> None:
+def test_asyncio_programs_are_interrupted_as_always(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         import asyncio
         async def main():
@@ -184,10 +184,10 @@ def test_asyncio_programs_are_interrupted_as_always(tmp_path: Path, transport: s
     assert (done.stdout, done.stderr, done.returncode) == ("cancelled\ninterrupted [1, 1]\n", "", 0)
 
 
-def test_a_handler_of_ones_own_is_respected(tmp_path: Path, transport: str) -> None:
+def test_a_handler_of_ones_own_is_respected(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         worker.echo.call(0).get(30)
         heard = []
@@ -207,10 +207,10 @@ def test_a_handler_of_ones_own_is_respected(tmp_path: Path, transport: str) -> N
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 
 
-def test_a_handler_set_before_the_first_use_is_called_as_well(tmp_path: Path, transport: str) -> None:
+def test_a_handler_set_before_the_first_use_is_called_as_well(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         worker.echo.call(0).get(30)
         interrupt_after(0.05)
@@ -231,10 +231,10 @@ def test_a_handler_set_before_the_first_use_is_called_as_well(tmp_path: Path, tr
     assert (done.stdout, done.stderr, done.returncode) == ("[1]\n", "", 0)
 
 
-def test_first_use_in_another_thread_works_and_interrupts_stay_pythons(tmp_path: Path, transport: str) -> None:
+def test_first_use_in_another_thread_works_and_interrupts_stay_pythons(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         made = []
         def use():
@@ -256,10 +256,10 @@ def test_first_use_in_another_thread_works_and_interrupts_stay_pythons(tmp_path:
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
 
 
-def test_ctrl_c_while_the_program_ends_still_leaves_nothing(tmp_path: Path, transport: str) -> None:
+def test_ctrl_c_while_the_program_ends_still_leaves_nothing(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         class Slow(Actor):
             def __cleanup__(self, error):

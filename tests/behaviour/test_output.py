@@ -72,20 +72,20 @@ def test_print_in_an_actor_appears_at_the_client(tmp_path: Path, transport: str)
     assert done.returncode == 0
 
 
-def test_what_was_printed_before_a_reply_is_there_when_the_program_ends(tmp_path: Path, transport: str) -> None:
-    done = run(tmp_path, transport, "talker.say.call('x').get(30)")
+def test_what_was_printed_before_a_reply_is_there_when_the_program_ends(tmp_path: Path) -> None:
+    done = run(tmp_path, "unix", "talker.say.call('x').get(30)")
     assert done.stdout == b"x\nx\n"
 
 
-def test_bytes_that_are_no_text_pass_through(tmp_path: Path, transport: str) -> None:
-    done = run(tmp_path, transport, "talker.slice(gpus=0).write.call_one(bytes(range(256)) + b'\\n').get(30)")
+def test_bytes_that_are_no_text_pass_through(tmp_path: Path) -> None:
+    done = run(tmp_path, "unix", "talker.slice(gpus=0).write.call_one(bytes(range(256)) + b'\\n').get(30)")
     assert done.stdout == bytes(range(256)) + b"\n"
 
 
-def test_a_flood_loses_nothing_mixes_no_lines_and_holds_up_no_reply(tmp_path: Path, transport: str) -> None:
+def test_a_flood_loses_nothing_mixes_no_lines_and_holds_up_no_reply(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         flood = talker.talk.call(50_000)
         assert talker.slice(gpus=1).talk.options(timeout_s=40).call_one(0).get(40) == 0
@@ -100,10 +100,10 @@ def test_a_flood_loses_nothing_mixes_no_lines_and_holds_up_no_reply(tmp_path: Pa
         assert lines.count(b"%06d " % number + b"x" * 93) == 2
 
 
-def test_the_last_words_of_a_proc_arrive(tmp_path: Path, transport: str) -> None:
+def test_the_last_words_of_a_proc_arrive(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         try:
             talker.slice(gpus=0).say_and_die.call_one().get(30)

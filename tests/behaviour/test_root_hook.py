@@ -69,10 +69,10 @@ def test_a_failure_that_nobody_received_is_printed_once_and_ends_the_program_wit
     assert "Traceback" not in done.stderr
 
 
-def test_a_failure_that_a_caller_received_counts_as_handled(tmp_path: Path, transport: str) -> None:
+def test_a_failure_that_a_caller_received_counts_as_handled(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         for trouble, kind in (("raise", ValueError), ("die", ReplyLost), ("", MeshFailed)):
             try:
@@ -89,10 +89,10 @@ def test_a_failure_that_a_caller_received_counts_as_handled(tmp_path: Path, tran
     assert done.returncode == 0
 
 
-def test_a_failure_in_a_future_waits_until_it_is_looked_at(tmp_path: Path, transport: str) -> None:
+def test_a_failure_in_a_future_waits_until_it_is_looked_at(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         kept = worker.slice(gpus=1).work.call_one("die")
         import threading
@@ -106,10 +106,10 @@ def test_a_failure_in_a_future_waits_until_it_is_looked_at(tmp_path: Path, trans
     assert (done.stdout, done.returncode) == ("received late\n", 0)
 
 
-def test_a_failure_in_a_future_that_is_dropped_unseen_runs_the_hook(tmp_path: Path, transport: str) -> None:
+def test_a_failure_in_a_future_that_is_dropped_unseen_runs_the_hook(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         worker.slice(gpus=1).work.call_one("die")
         import threading
@@ -120,10 +120,10 @@ def test_a_failure_in_a_future_that_is_dropped_unseen_runs_the_hook(tmp_path: Pa
     assert done.stderr.count("nobody received or handled") == 1
 
 
-def test_a_failure_found_only_at_the_end_of_the_program_still_counts(tmp_path: Path, transport: str) -> None:
+def test_a_failure_found_only_at_the_end_of_the_program_still_counts(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         failing = this_host().spawn_procs(name="late").spawn("failing", Worker, "constructor")
         failing.initialized.exception(30)
@@ -138,24 +138,24 @@ def test_a_failure_found_only_at_the_end_of_the_program_still_counts(tmp_path: P
     assert done.stderr.count("nobody received or handled") == 1
 
 
-def test_an_exception_that_ends_the_script_is_printed_once(tmp_path: Path, transport: str) -> None:
-    done = run(tmp_path, transport, "worker.slice(gpus=1).work.call_one('die').get(30)")
+def test_an_exception_that_ends_the_script_is_printed_once(tmp_path: Path) -> None:
+    done = run(tmp_path, "unix", "worker.slice(gpus=1).work.call_one('die').get(30)")
     assert done.returncode == 1
     assert done.stderr.count("was killed by SIGKILL") == 1
     assert "danaus: nobody" not in done.stderr
 
 
-def test_success_prints_nothing(tmp_path: Path, transport: str) -> None:
-    done = run(tmp_path, transport, "procs.stop().get(30)")
+def test_success_prints_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, "unix", "procs.stop().get(30)")
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
-    done = run(tmp_path, transport, "")
+    done = run(tmp_path, "unix", "")
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
 
 
-def test_a_hook_of_ones_own_replaces_the_default_and_none_brings_it_back(tmp_path: Path, transport: str) -> None:
+def test_a_hook_of_ones_own_replaces_the_default_and_none_brings_it_back(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         import threading
         heard = threading.Event()
@@ -175,10 +175,10 @@ def test_a_hook_of_ones_own_replaces_the_default_and_none_brings_it_back(tmp_pat
     assert done.returncode == 1
 
 
-def test_in_a_notebook_it_is_printed_and_nothing_exits(tmp_path: Path, transport: str) -> None:
+def test_in_a_notebook_it_is_printed_and_nothing_exits(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         import types
         sys.modules["ipykernel"] = types.ModuleType("ipykernel")
@@ -193,10 +193,10 @@ def test_in_a_notebook_it_is_printed_and_nothing_exits(tmp_path: Path, transport
     assert done.stderr.count("nobody received or handled") == 1
 
 
-def test_asyncio_programs_end_with_1_too(tmp_path: Path, transport: str) -> None:
+def test_asyncio_programs_end_with_1_too(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        transport,
+        "unix",
         """
         import asyncio
         async def main():

@@ -1,6 +1,6 @@
 """What a mesh is when it travels: small structures that name it and say where its hosts' agents are."""
 
-import secrets
+import os
 from collections.abc import Callable
 
 import msgspec
@@ -11,8 +11,8 @@ from danaus.topology import Region
 
 
 def new_id(kind: str) -> str:
-    """A name that nobody else has: `kind` and 60 random bits."""
-    return kind + secrets.token_hex(8)
+    """A name that nobody else has: `kind` and 64 random bits."""
+    return kind + os.urandom(8).hex()
 
 
 class HostsRef(msgspec.Struct, frozen=True, array_like=True):
