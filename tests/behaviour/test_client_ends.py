@@ -138,7 +138,7 @@ class Script:
         """What is still there so long after the client ended."""
         deadline = time.monotonic() + seconds
         while True:
-            left = [f"{process.pid} {process.cmdline()}" for process in self.processes() if process.is_running()]
+            left = [str(process) for process in self.processes()]
             left += [str(path) for path in self.directory.iterdir()]
             if not left or time.monotonic() > deadline:
                 return left

@@ -7,11 +7,15 @@ import sys
 import threading
 import time
 
+import msgspec
+import psutil
 import pytest
 
 from behaviour.actors import Counter, Echo, Where
 from behaviour.conftest import Cluster
-from danaus import Actor, CallError, DeliveryError, Failure, MeshFailed, ReplyLost, endpoint
+from danaus import Actor, CallError, DeliveryError, Failure, MeshFailed, ReplyLost, StaleIncarnation, endpoint
+from danaus.protocol.message import Cast, Message
+from danaus.runtime.proc import Proc
 
 
 class Mortal(Actor):
@@ -165,11 +169,18 @@ def test_what_a_dead_proc_had_started_ends_with_it(cluster: Cluster) -> None:
         pytest.fail("the slaves outlived their master")
 
 
+def freeze(pid: int) -> None:
+    """Stop a process, and wait until the last of its threads has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+        continue
+
+
 def test_a_stopped_process_is_not_a_dead_one(real_cluster: Cluster) -> None:
     procs = real_cluster.hosts.spawn_procs({"gpus": 2})
     where = procs.spawn("where", Where)
     pid = where.slice(gpus=0).os_pid.call_one().get(20)
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     try:
         frozen = where.slice(gpus=0).os_pid.call_one()
         assert where.slice(gpus=1).os_pid.call_one().get(20) != pid
@@ -183,7 +194,27 @@ def test_a_stopped_process_is_not_a_dead_one(real_cluster: Cluster) -> None:
 def test_a_frozen_proc_can_be_stopped(real_cluster: Cluster) -> None:
     procs = real_cluster.hosts.spawn_procs()
     pid = procs.spawn("where", Where).os_pid.call_one().get(20)
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     procs.stop(0.2, now=True).get(20)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_message_that_means_another_incarnation_is_refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = cluster.hosts.spawn_procs().spawn("counter", Counter)
+    counter.add.call_one(1).get(20)
+    send = type(cluster.proc).send
+
+    def send_to_an_earlier_life(self: Proc, proc: str, agent: object, message: Message, *rest: object) -> None:
+        if isinstance(message, Cast) and message.endpoint == "add":
+            message = msgspec.structs.replace(message, incarnation=7)
+        send(self, proc, agent, message, *rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(cluster.proc), "send", send_to_an_earlier_life)
+        refused = counter.add.call_one(1)
+        with pytest.raises(StaleIncarnation) as caught:
+            refused.get(20)
+    assert isinstance(caught.value, DeliveryError)
+    assert (caught.value.meant, caught.value.current) == (7, 0)
+    assert counter.read.call_one().get(20) == 1

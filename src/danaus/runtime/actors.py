@@ -92,6 +92,8 @@ class Actors:
         if message.incarnation != cell.spawn.incarnation:
             refused = Refused("stale", f"{message.incarnation} {cell.spawn.incarnation}")
             self._refuse(delivery, refused)
+            number = message.runs[0][2]
+            cell.skip(message.origin, number, number)
             return
         cell.deliver(delivery)
 
@@ -109,7 +111,7 @@ class Actors:
         """Numbers that will never come."""
         cell = self._cells.get(message.actor)
         if cell is not None:
-            cell.mailbox.gap(message.origin, message.first, message.last)
+            cell.skip(message.origin, message.first, message.last)
 
     def stop(self, message: StopActor, answer: Answer, rank: int) -> None:
         """Stop an actor; answered when it has ended or its time is over."""

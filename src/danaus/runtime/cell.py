@@ -124,6 +124,11 @@ class ActorCell:
         else:
             _refuse(delivery, self._refusal or Refused("stopped"))
 
+    def skip(self, origin: str, first: int, last: int) -> None:
+        """Messages `first` to `last` of `origin` will not come: what waits behind them may run."""
+        self.mailbox.gap(origin, first, last)
+        self._rouse()
+
     def cancel(self, message: Cancel) -> None:
         """Withdraw a queued message; cancel it if it runs on the loop."""
         taken = self.mailbox.cancel(message.origin, message.call, message.number)
