@@ -11,6 +11,8 @@ PROTOCOL = 1
 """Counts changes of what processes say to each other."""
 
 PREFIX = "DANAUS_"
+_MAX_PARENT_BYTES = 56
+"""The path of a unix socket ends at 107 bytes; a directory and a file of ours take up to 50."""
 _KINDS: Mapping[str, type[str | int | float]] = {"str": str, "int": int, "float": float}
 
 
@@ -66,7 +68,18 @@ def process_environment(changes: Mapping[str, str] | None = None) -> dict[str, s
 
 
 def runtime_parent() -> str:
-    """The directory in which runtime directories (sockets) are made."""
+    """The directory in which runtime directories (sockets) are made.
+
+    Raises:
+        ConfigError: there is none that can be written to and whose path is short enough for a socket in it.
+    """
     import tempfile  # 5 ms that no proc needs
 
-    return os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    places = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108 - it gets a directory of its own there
+    for place in places:
+        if place and len(os.fsencode(place)) <= _MAX_PARENT_BYTES and os.access(place, os.W_OK | os.X_OK):
+            return place
+    raise ConfigError(
+        f"none of {', '.join(filter(None, places))} is a directory that can be written to and has a path of at most "
+        f"{_MAX_PARENT_BYTES} bytes, so that sockets fit in; set XDG_RUNTIME_DIR to one"
+    )
