@@ -31,10 +31,10 @@ from danaus.protocol.message import (
     StopProcs,
     proc_id,
 )
+from danaus.protocol.routing import AgentRef
 from danaus.runtime.launching import Child, Exit, Launcher
 from danaus.runtime.link import Link
 from danaus.runtime.links import Links
-from danaus.runtime.peers import AgentRef
 from danaus.runtime.reactor import Reactor
 from danaus.runtime.regions import region_of
 from danaus.transport.stream import Listener
@@ -116,9 +116,9 @@ class Agent:
     def connect_failed(self, link: Link, reason: Exception) -> None:
         """A stranger that did not prove itself, or a child that died before it did."""
 
-    def peer_lost(self, peer: str, reason: Exception) -> None:
+    def peer_lost(self, link: Link, reason: Exception) -> None:
         """The end of the client is the end of this host."""
-        if peer == self._client:
+        if link.peer == self._client:
             if self._ending:
                 self._end_if_empty()
             else:
@@ -139,6 +139,10 @@ class Agent:
                 tenant = self._tenants.get(link.peer)
                 if tenant is not None:
                     tenant.raised = message.raised
+            case Drain():
+                tenant = self._tenants.get(link.peer)
+                if tenant is not None:
+                    tenant.planned = True
             case Leave():
                 self._leave(link, message)
             case _:

@@ -10,9 +10,9 @@ from danaus.config import Settings
 from danaus.mesh.agent import Agent
 from danaus.mesh.boots import adopt_listener, local_wires, read_boot
 from danaus.protocol.boot import AgentBoot
+from danaus.protocol.routing import AgentRef
 from danaus.runtime.launching import ExecLauncher
 from danaus.runtime.linux import adopt_orphans, children, kill_descendants, reap
-from danaus.runtime.peers import AgentRef
 from danaus.runtime.reactor import Reactor
 from danaus.transport.sockets import SocketStream
 

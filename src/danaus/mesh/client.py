@@ -17,10 +17,10 @@ from danaus.mesh.refs import new_id
 from danaus.protocol.boot import AgentBoot, encode_boot
 from danaus.protocol.frame import Frame
 from danaus.protocol.message import Leave, Message, Output, proc_id
+from danaus.protocol.routing import AgentRef
 from danaus.runtime.context import process_slot, running
 from danaus.runtime.launching import start_python
 from danaus.runtime.link import Link
-from danaus.runtime.peers import AgentRef
 from danaus.runtime.proc import Identity, Proc
 from danaus.runtime.reactor import Reactor
 from danaus.transport.sockets import SocketListener

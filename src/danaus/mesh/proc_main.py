@@ -10,9 +10,9 @@ from danaus.config import Settings
 from danaus.mesh.boots import adopt_listener, local_wires, read_boot
 from danaus.mesh.tenancy import Tenancy
 from danaus.protocol.boot import ProcBoot
+from danaus.protocol.routing import AgentRef
 from danaus.runtime.context import process_slot
 from danaus.runtime.linux import die_with_parent
-from danaus.runtime.peers import AgentRef
 from danaus.runtime.proc import Identity, Proc
 from danaus.runtime.reactor import Reactor
 from danaus.transport.sockets import SocketStream

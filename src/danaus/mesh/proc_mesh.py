@@ -15,10 +15,10 @@ from danaus.mesh.client import current_proc
 from danaus.mesh.endpoint import Endpoint
 from danaus.mesh.refs import ActorsRef, ProcsRef, decode_procs, encode_ref, new_id
 from danaus.protocol.message import Drain, Ping, SpawnActor, StopProcs, proc_id
+from danaus.protocol.routing import AgentRef
 from danaus.runtime.calls import CallPlan
 from danaus.runtime.checks import check_name, check_timeout_s
 from danaus.runtime.future import Future
-from danaus.runtime.peers import AgentRef
 from danaus.runtime.proc import Proc
 from danaus.runtime.regions import region_bytes
 from danaus.topology import Region

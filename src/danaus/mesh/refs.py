@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from danaus.runtime.peers import AgentRef
+from danaus.protocol.routing import AgentRef
 from danaus.runtime.regions import region_bytes, region_of
 from danaus.topology import Region
 

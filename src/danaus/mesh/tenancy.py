@@ -56,6 +56,7 @@ class Tenancy:
 
     def drain(self, timeout_s: float, *, now: bool) -> None:
         """Stop all actors, then end."""
+        self._link.send(Drain(timeout_s, now))  # the end may come before the agent hears from who asked for it
         self.proc.actors.close()
         cells = self.proc.actors.all()
         left = len(cells)

@@ -58,5 +58,5 @@ def decode_boot(body: bytes, kind: type[B]) -> B:
     """The inverse of `encode_boot`."""
     try:
         return msgspec.msgpack.decode(body, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors; deep nesting is the other
         raise RemoteProtocolError(f"the parent process sent no {kind.__name__}: {error}") from error

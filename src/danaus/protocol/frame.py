@@ -13,6 +13,10 @@ _MAGIC = 0xDA01
 _MAX_BUFFERS = 0xFFFF
 _SMALL_BYTES = 64 * 1024
 _MAX_HEADER_BYTES = 16 * 1024 * 1024
+_MAX_FRAME_BYTES = 1 << 44
+"""More than any machine's memory: a claim beyond is damage."""
+_STEP_BYTES = 16 * 1024 * 1024
+"""How much is allocated ahead of the bytes themselves: what a peer claims is not what it sends."""
 
 
 class Frame(NamedTuple):
@@ -50,20 +54,24 @@ class FrameDecoder:
         """Largest frame accepted, set before a peer has proved who it is; None is no limit."""
         self._scratch = scratch
         self._partial = bytearray()
+        self._lengths: Sequence[int] = ()
         self._parts: list[bytearray] = []
-        self._part = 0
+        """Of the large frame begun: header, payload and buffers so far. Only the last one is not complete."""
         self._filled = 0
+        self._view = memoryview(b"")
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes of the stream belong. Valid until `received`."""
         if self._parts:
-            return memoryview(self._parts[self._part])[self._filled :]
+            self._view = memoryview(self._parts[-1])[self._filled :]
+            return self._view
         return self._scratch
 
     def received(self, num_bytes: int) -> list[Frame]:
         """Account for `num_bytes` written to the buffer; the frames complete now, in order."""
         if self._parts:
-            frame = self._fill_part(num_bytes)
+            self._view.release()
+            frame = self._advance(num_bytes)
             return [] if frame is None else [frame]
         frames: list[Frame] = []
         if not self._partial and num_bytes >= _PREFIX.size:
@@ -89,15 +97,22 @@ class FrameDecoder:
                 self._partial += view[used:]
         return frames
 
-    def _fill_part(self, num_bytes: int) -> Frame | None:
+    def _advance(self, num_bytes: int) -> Frame | None:
+        """Account for bytes of the last part; make room for the next ones, or the frame if that was all."""
+        parts, lengths = self._parts, self._lengths
         self._filled += num_bytes
-        parts = self._parts
-        while self._filled == len(parts[self._part]):
-            self._part += 1
-            self._filled = 0
-            if self._part == len(parts):
-                self._parts, self._part = [], 0
-                return Frame(bytes(parts[0]), parts[1], parts[2:])
+        try:
+            while self._filled == lengths[len(parts) - 1]:
+                if len(parts) == len(lengths):
+                    self._parts = []
+                    return Frame(bytes(parts[0]), parts[1], parts[2:])
+                parts.append(bytearray(min(lengths[len(parts)], _STEP_BYTES)))
+                self._filled = 0
+            part = parts[-1]
+            if self._filled == len(part):
+                part.extend(bytes(min(lengths[len(parts) - 1] - len(part), _STEP_BYTES)))
+        except MemoryError as error:
+            raise RemoteProtocolError(f"no memory for a frame of {sum(lengths)} bytes") from error
         return None
 
     def _cut(self, view: memoryview, frames: list[Frame]) -> int:
@@ -135,25 +150,20 @@ class FrameDecoder:
                 continue
             if total <= _SMALL_BYTES:
                 break
+            if total > _MAX_FRAME_BYTES:
+                raise RemoteProtocolError(f"a frame claims {total} bytes")
             self._begin_large(view[body:end], (header_bytes, payload_bytes, *lengths))
             return end
         return start
 
     def _begin_large(self, begun: memoryview, lengths: Sequence[int]) -> None:
-        try:
-            self._parts = [bytearray(length) for length in lengths]
-        except (MemoryError, OverflowError) as error:
-            raise RemoteProtocolError(f"no memory for a frame of {sum(lengths)} bytes") from error
-        self._part = self._filled = 0
-        taken = 0
-        while taken < len(begun):
-            room = len(self._parts[self._part]) - self._filled
-            step = min(room, len(begun) - taken)
-            self._parts[self._part][self._filled : self._filled + step] = begun[taken : taken + step]
-            taken += step
-            self._filled += step
-            if self._filled == len(self._parts[self._part]):
-                self._part += 1
-                self._filled = 0
-        while not self._parts[self._part]:
-            self._part += 1
+        self._lengths = lengths
+        self._parts = [bytearray(lengths[0])]
+        self._filled = 0
+        self._advance(0)
+        while begun:
+            part, filled = self._parts[-1], self._filled
+            step = min(len(part) - filled, len(begun))
+            part[filled : filled + step] = begun[:step]
+            begun = begun[step:]
+            self._advance(step)

@@ -221,7 +221,10 @@ class Ping(Message, frozen=True, array_like=True, gc=False, tag=30):
 
 
 class Drain(Message, frozen=True, array_like=True, gc=False, tag=28):
-    """To a proc: stop all actors, then exit. From its agent, or from who stops it, behind what that one sent before."""
+    """To a proc: stop all actors, then exit. From its agent, or from who stops it, behind what that one sent before.
+
+    From a proc to its agent: it does so now, on purpose.
+    """
 
     timeout_s: float
     now: bool = False
@@ -248,5 +251,5 @@ def decode_message(header: bytes | memoryview) -> Message:
     """The message in a frame's header; anything else raises `RemoteProtocolError`."""
     try:
         return _decoder.decode(header)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors; deep nesting is the other
         raise RemoteProtocolError(f"the header of a frame is not a message: {error}") from error

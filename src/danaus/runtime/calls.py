@@ -22,8 +22,8 @@ from danaus.errors import (
 from danaus.protocol.collect import Collector
 from danaus.protocol.frame import Frame
 from danaus.protocol.message import CallId, Refused, Reply
+from danaus.protocol.routing import AgentRef, Gone
 from danaus.runtime.future import Claim, Future, Waiting
-from danaus.runtime.peers import AgentRef, Gone
 from danaus.runtime.pickling import CodeBook
 from danaus.topology import Point, Region
 
@@ -179,6 +179,14 @@ class Calls:
                 self.fail(call, rank, _lost(gone, pending.plan, rank), "" if gone.planned else proc)
         return bool(waiting)
 
+    def undelivered(self, call: CallId, rank: int, proc: str, gone: Gone) -> None:
+        """End one rank of a call whose message for the dead `proc` never left this process: nothing ran."""
+        with self._lock:
+            pending = self._pending.get(call)
+            if pending is not None:
+                error = _lost(gone, pending.plan, rank, delivered=False)
+                self.fail(call, rank, error, "" if gone.planned else proc)
+
     def end_all(self, error: Error) -> None:
         """End every call with `error`: the runtime closes."""
         with self._lock:
@@ -270,7 +278,7 @@ def _outcome(plan: CallPlan[object], collector: _Collector) -> object:
     return plan.finish(values)
 
 
-def _lost(gone: Gone, plan: CallPlan[object], rank: int) -> Error:
+def _lost(gone: Gone, plan: CallPlan[object], rank: int, *, delivered: bool = True) -> Error:
     if gone.planned:
         return MeshStopped(f"{plan.mesh} ({plan.text})")
     failure = replace(
@@ -281,7 +289,7 @@ def _lost(gone: Gone, plan: CallPlan[object], rank: int) -> Error:
         class_name=plan.class_name,
         endpoint=plan.text,
     )
-    return ReplyLost(failure)
+    return ReplyLost(failure) if delivered else MeshFailed(failure)
 
 
 def _refusal(refused: Refused, plan: CallPlan[object]) -> Error:

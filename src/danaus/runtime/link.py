@@ -197,6 +197,7 @@ class Link:
             if self.is_closed:
                 return
             view = decoder.get_buffer()
+            room = len(view)
             try:
                 num_bytes = self._stream.recv_into(view)
             except BlockingIOError:
@@ -212,7 +213,7 @@ class Link:
             except ProtocolError as error:
                 self.close(error)
                 return
-            if num_bytes < min(len(view), _SHORT_READ_BYTES):
+            if num_bytes < min(room, _SHORT_READ_BYTES):
                 return
 
     def _take(self, frames: Sequence[Frame]) -> None:

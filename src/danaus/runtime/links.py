@@ -27,8 +27,8 @@ class PeerEvents(Protocol):
     def message_arrived(self, link: Link, message: Message, frame: Frame) -> None:
         """A peer sent a message."""
 
-    def peer_lost(self, peer: str, reason: Exception) -> None:
-        """The last link to `peer` is gone."""
+    def peer_lost(self, link: Link, reason: Exception) -> None:
+        """A link to `link.peer` that was open is gone; there may be another one."""
 
     def connect_failed(self, link: Link, reason: Exception) -> None:
         """A link that this side opened ended before the peer had proved itself."""
@@ -113,7 +113,7 @@ class Links:
         self._events.message_arrived(link, message, frame)
 
     def link_closed(self, link: Link, reason: Exception) -> None:
-        """Forget the link; the peer is lost with its last one."""
+        """Forget the link."""
         self._all.discard(link)
         links = self._by_peer.get(link.peer)
         if links is None or link not in links:
@@ -124,4 +124,4 @@ class Links:
         links.remove(link)
         if not links:
             del self._by_peer[link.peer]
-            self._events.peer_lost(link.peer, reason)
+        self._events.peer_lost(link, reason)

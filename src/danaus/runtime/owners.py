@@ -6,9 +6,9 @@ from typing import Protocol
 
 from danaus.errors import Failure
 from danaus.protocol.message import SpawnActor, Told
+from danaus.protocol.routing import AgentRef, Gone
 from danaus.protocol.supervision import ROOT, OwnerId, Ownership, Tell, answered
 from danaus.runtime.cell import ActorCell
-from danaus.runtime.peers import AgentRef, Gone
 
 
 class OwnerRuntime(Protocol):

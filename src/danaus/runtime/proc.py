@@ -30,6 +30,7 @@ from danaus.protocol.message import (
     proc_id,
 )
 from danaus.protocol.ordering import Numbering
+from danaus.protocol.routing import AgentRef, Gone
 from danaus.runtime.actors import Actors
 from danaus.runtime.callbacks import CallbackThread
 from danaus.runtime.calls import CallPlan, Calls
@@ -40,7 +41,7 @@ from danaus.runtime.link import Link
 from danaus.runtime.links import Links
 from danaus.runtime.mailbox import Answer
 from danaus.runtime.owners import Owners
-from danaus.runtime.peers import AgentRef, Gone, Peers
+from danaus.runtime.peers import Peers
 from danaus.runtime.pickling import CodeBook, Pickled
 from danaus.runtime.reactor import Reactor
 from danaus.runtime.root import Root
@@ -95,7 +96,13 @@ class Proc:
         self.links = Links(
             identity.id, identity.secret, reactor, wires, self, connect_timeout_s=settings.connect_timeout_s
         )
-        self.peers = Peers(self.links, reactor, self._proc_gone, verdict_timeout_s=settings.verdict_timeout_s)
+        self.peers = Peers(
+            self.links,
+            reactor,
+            on_gone=self._proc_gone,
+            on_undelivered=self._undelivered,
+            verdict_timeout_s=settings.verdict_timeout_s,
+        )
         self.other_message: OtherMessage = lambda link, message, frame: None
         """Takes what is not about actors: set by the client and by the main program of a proc."""
         self.agent_lost: Callable[[Exception], None] = lambda reason: None
@@ -217,12 +224,12 @@ class Proc:
         if not self._take(message, frame, link.answer):
             self.other_message(link, message, frame)
 
-    def peer_lost(self, peer: str, reason: Exception) -> None:
-        """The last link to a peer broke."""
+    def peer_lost(self, link: Link, reason: Exception) -> None:
+        """A link to a peer broke."""
         if self._closed:
             return
-        self.peers.lost(peer, reason)
-        if peer == self.identity.agent.id:
+        self.peers.lost(link, reason)
+        if link.peer == self.identity.agent.id:
             self.agent_lost(reason)
 
     def connect_failed(self, link: Link, reason: Exception) -> None:
@@ -308,6 +315,14 @@ class Proc:
         self.calls.proc_gone(proc, gone)
         self.owners.proc_gone(proc, gone)
         self.actors.orphan(proc)
+
+    def _undelivered(self, proc: str, gone: Gone, messages: Sequence[Message]) -> None:
+        for message in messages:
+            match message:
+                case Cast():
+                    self.calls.undelivered(message.call, message.runs[0][0], proc, gone)
+                case SpawnActor() | StopActor() | Ping():
+                    self.calls.undelivered(message.call, message.rank, proc, gone)
 
     def _abandon(self, plan: CallPlan[object], origin: str, call: CallId, unwanted: Sequence[tuple[int, int]]) -> None:
         for rank, number in unwanted:

@@ -23,11 +23,11 @@ from danaus.mesh.tenancy import Tenancy
 from danaus.protocol.boot import ProcBoot
 from danaus.protocol.frame import Frame
 from danaus.protocol.message import Message, Output, proc_id, split_proc_id
+from danaus.protocol.routing import AgentRef
 from danaus.runtime.clock import Clock
 from danaus.runtime.context import process_slot
 from danaus.runtime.launching import Child, ChildEvents, Exit
 from danaus.runtime.link import Link
-from danaus.runtime.peers import AgentRef
 from danaus.runtime.proc import Identity, Proc
 from danaus.runtime.reactor import Reactor
 from danaus.testing.carrier import Carrier
