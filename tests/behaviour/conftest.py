@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -76,7 +77,11 @@ def cluster(wire: tuple[str, Client | None]) -> Iterator[Cluster]:
         stops = [stop(2.0, True) for stop in list(client.proc.children.values())]
         for stopped in stops:
             stopped.exception(5.0)
-        client.proc.root.close()  # what this test left unhandled is not the next one's
+        # What this test left unhandled is not the next one's.
+        client.proc.root.close()
+        told = threading.Event()
+        client.proc.callbacks.run_soon(told.set)
+        told.wait(5.0)
         process_slot.swap(before)
 
 

@@ -192,8 +192,11 @@ def send(script: Script, end: str) -> None:
         script.process.send_signal(getattr(signal, end))
 
 
-@pytest.mark.parametrize("transport", ["unix", "tcp"], indirect=True)
-@pytest.mark.parametrize("end", list(ENDS))
+@pytest.mark.parametrize(
+    ("transport", "end"),
+    [*(("unix", end) for end in ENDS), ("tcp", "return"), ("tcp", "SIGTERM"), ("tcp", "SIGKILL")],
+    indirect=["transport"],
+)
 def test_nothing_is_left_when_an_idle_client_ends(start: object, end: str) -> None:
     script = start(WORK["idle"], ENDS[end])  # type: ignore[operator]
     script.wait_for("ready")
