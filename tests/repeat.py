@@ -1,7 +1,7 @@
 """Runs the behaviour tests again and again, some of the time with one core kept busy: `python tests/repeat.py 10 10`.
 
-Each round is two pytest processes side by side, which share the tests by transport. Ends with one JSON line; exit code 1
-if any round failed.
+Each round is two pytest processes side by side, which share the tests by transport. Ends with one JSON line, and exit
+code 1 if any round failed.
 """
 
 import json

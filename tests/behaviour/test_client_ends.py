@@ -18,6 +18,8 @@ PREAMBLE = """
     import ctypes, multiprocessing, os, signal, subprocess, sys, threading, time
     from danaus import Actor, endpoint, this_host
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in the background
+
     def sleep_for_ever(*signals):
         for number in signals:
             signal.signal(number, signal.SIG_IGN)

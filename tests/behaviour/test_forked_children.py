@@ -74,6 +74,10 @@ class Forking(Actor):
             os._exit(0)
         return child
 
+    @endpoint
+    def wait_for_child(self, child: int) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
 
 def test_a_child_forked_by_an_actor_holds_none_of_our_connections(real_cluster: Cluster) -> None:
     procs = real_cluster.hosts.spawn_procs({"gpus": 2})
@@ -140,3 +144,12 @@ def test_the_end_of_the_client_is_noticed_although_a_forked_child_lives_on(tmp_p
         wait_until_gone(pid)
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_a_child_forked_by_an_actor_ends_by_sigterm_as_any_process(real_cluster: Cluster) -> None:
+    procs = real_cluster.hosts.spawn_procs()
+    forking, where = procs.spawn("forking", Forking), procs.spawn("where", Where)
+    child = forking.leave_child.call_one().get(20)
+    os.kill(child, signal.SIGTERM)
+    assert forking.wait_for_child.call_one(child).get(20) == -signal.SIGTERM
+    assert where.os_pid.call_one().get(20) > 0

@@ -33,6 +33,10 @@ PREAMBLE = """
 """
 
 
+AS_IN_THE_FOREGROUND = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""A shell that starts the tests in the background has SIGINT ignored in them and below."""
+
+
 @pytest.fixture(params=["unix", "tcp"])
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -42,7 +46,7 @@ def run(
     tmp_path: Path, transport: str, body: str, *, before: str = "", preamble: str = PREAMBLE
 ) -> "subprocess.CompletedProcess[str]":
     script = tmp_path / "script.py"
-    script.write_text("".join(textwrap.dedent(part) for part in (before, preamble, body)))
+    script.write_text(AS_IN_THE_FOREGROUND + "".join(textwrap.dedent(part) for part in (before, preamble, body)))
     environ = {**os.environ, "DANAUS_TRANSPORT": transport}
     command = [sys.executable, script]
     return subprocess.run(command, capture_output=True, text=True, timeout=55, check=False, env=environ)

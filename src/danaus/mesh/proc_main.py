@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FrameType
 
 from danaus.config import Settings
 from danaus.mesh.boots import adopt_listener, local_wires, read_boot
@@ -38,10 +39,25 @@ def main(arguments: Sequence[str]) -> None:
         ended.set()
 
     tenancy = Tenancy(proc, boot, on_end)
-    signal.signal(signal.SIGTERM, lambda number, frame: tenancy.end(128 + number))
+    _on_sigterm(lambda: tenancy.end(128 + signal.SIGTERM))
     tenancy.serve(adopt_listener(listening, boot.address), SocketStream(parent, "agent"))
     reactor.start()
     tenancy.bootstrap()
     ended.wait()
     proc.callbacks.close()
     sys.exit(codes[0])
+
+
+def _on_sigterm(end: Callable[[], None]) -> None:
+    """Call `end` when the agent says so, and leave SIGTERM its usual meaning in children that user code forks."""
+    own = os.getpid()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if os.getpid() == own:
+            end()
+        else:  # forked a moment ago
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, handle)
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))

@@ -47,8 +47,14 @@ class InterruptShield:
 
     @property
     def protects_main(self) -> bool:
-        """Whether the main thread may do the runtime's work: its interrupts come through this shield."""
+        """Whether interrupts of the main thread come through this shield."""
         return self._before is not None and bool(getsignal(signal.SIGINT) == self._on_signal)
+
+    @property
+    def spares_main(self) -> bool:
+        """Whether the main thread may do the runtime's work: no interrupt raises in the midst of it."""
+        handler = getsignal(signal.SIGINT)
+        return bool(handler == self._on_signal) if callable(handler) else handler is not None
 
     def exit_main(self, code: int) -> bool:
         """Make the main thread raise `SystemExit(code)`, also out of a blocking wait; False if that cannot be done."""

@@ -207,7 +207,7 @@ class Reactor:
     def _leads_here(self) -> bool:
         if not self._may_lead or self._closing:
             return False
-        return threading.get_ident() != self._main or self.shield.protects_main
+        return threading.get_ident() != self._main or self.shield.spares_main
 
     def _wait_leading(self, waiter: Waiter, deadline: float | None) -> None:
         streams_fd = self._streams.fileno()
