@@ -1,5 +1,6 @@
 """`Settings`: every knob, frozen, read once. The only module that reads the environment of the process."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -42,8 +43,10 @@ class Settings:
             raise ConfigError(f"transport is {self.transport!r}; use 'unix' or 'tcp'")
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int | float) and value < 0:
-                raise ConfigError(f"{field.name} is {value}; it cannot be negative")
+            if isinstance(value, int | float) and not 0 <= value < math.inf:
+                raise ConfigError(f"{field.name} is {value}; it cannot be negative or without end")
+        if not self.switch_interval_s:
+            raise ConfigError("switch_interval_s is 0; Python needs more than that between two switches")
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> "Settings":

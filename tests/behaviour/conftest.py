@@ -17,6 +17,15 @@ from danaus.testing.hosts import InMemoryHosts
 GRACE_S = 0.1
 """Shorter than by default, since some tests wait for its end."""
 
+TRANSPORTS = ("in-memory", "unix", "tcp")
+"""What a module's tests run over, unless it has its own `TRANSPORTS`: fewer where no wire can matter."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "wire" in metafunc.fixturenames:
+        over = getattr(metafunc.module, "TRANSPORTS", TRANSPORTS)
+        metafunc.parametrize("wire", over, indirect=True, scope="session")
+
 
 @dataclass
 class Cluster:
@@ -42,7 +51,7 @@ class Cluster:
             self.memory.kill(pid)
 
 
-@pytest.fixture(scope="session", params=["in-memory", "unix", "tcp"])
+@pytest.fixture(scope="session")
 def wire(request: pytest.FixtureRequest) -> Iterator[tuple[str, Client | None]]:
     """The transport, and for real ones a client whose agent lives as long as the tests of this transport."""
     if request.param == "in-memory":

@@ -16,6 +16,8 @@ from danaus import (
     endpoint,
 )
 
+TRANSPORTS = ("in-memory", "unix")
+
 
 class Clashing(Actor):
     @endpoint

@@ -6,6 +6,8 @@ from behaviour.actors import Counter, Echo
 from behaviour.conftest import Cluster
 from danaus import Actor, Failure, context, current_rank, current_size, endpoint, this_host, this_proc
 
+TRANSPORTS = ("in-memory", "unix")
+
 
 def note_proc() -> None:
     """A bootstrap: it has a proc, and no actor."""

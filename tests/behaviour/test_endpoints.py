@@ -10,6 +10,8 @@ from behaviour.actors import Echo
 from behaviour.conftest import Cluster
 from danaus import Actor, WrongThread, endpoint
 
+TRANSPORTS = ("in-memory", "unix")
+
 
 class Mixed(Actor):
     """Both kinds of endpoint."""

@@ -9,6 +9,8 @@ import pytest
 from behaviour.conftest import Cluster
 from danaus import Actor, CallCancelled, Future, endpoint
 
+TRANSPORTS = ("in-memory", "unix")
+
 
 class Turnstile(Actor):
     """Lets calls end when told."""

@@ -10,6 +10,8 @@ from behaviour.actors import Echo
 from behaviour.conftest import Cluster
 from danaus import Actor, Failure, MeshFailed, ReplyLost, endpoint
 
+TRANSPORTS = ("in-memory", "unix")
+
 
 class Builder(Actor):
     """Takes its time, or breaks."""

@@ -10,6 +10,8 @@ from behaviour.conftest import Cluster
 from behaviour.test_spawning import wait_for_failures
 from danaus import Actor, Failure, MeshFailed, ProcMesh, ReplyLost, endpoint, this_host
 
+TRANSPORTS = ("in-memory", "unix")
+
 
 class Supervisor(Actor):
     """Owns an echo on some procs, and answers as it was told to."""

@@ -13,7 +13,7 @@ def square(number: int) -> tuple[int, int]:
     return number * number, os.getpid()
 
 
-over_unix = pytest.mark.parametrize("wire", ["unix"], indirect=True)
+TRANSPORTS = ("unix",)
 """Once is enough: what runs inside an actor does not see the wire, and importing torch takes seconds."""
 
 
@@ -53,7 +53,6 @@ class TorchUser(Actor):
         return float(function(torch.ones(4)))
 
 
-@over_unix
 def test_tensors_travel_and_the_receiver_may_change_them(real_cluster: Cluster) -> None:
     import torch
 
@@ -66,21 +65,18 @@ def test_tensors_travel_and_the_receiver_may_change_them(real_cluster: Cluster) 
         assert torch.equal(tensor, torch.ones(num_items))
 
 
-@over_unix
 def test_a_data_loader_with_workers_works_inside_an_actor(real_cluster: Cluster) -> None:
     user = real_cluster.hosts.spawn_procs().spawn("user", TorchUser)
     batches, _ = user.load.call_one(2).get(50)
     assert batches == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-@over_unix
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_works_inside_an_actor(real_cluster: Cluster, method: str) -> None:
     user = real_cluster.hosts.spawn_procs().spawn("user", TorchUser)
     assert user.use_pool.call_one(method).get(50) == ([0, 1, 4, 9, 16], True)
 
 
-@over_unix
 def test_torch_compile_works_inside_an_actor(real_cluster: Cluster) -> None:
     user = real_cluster.hosts.spawn_procs().spawn("user", TorchUser)
     assert user.compile.call_one().get(50) == pytest.approx(4.0)

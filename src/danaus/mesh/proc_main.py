@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import FrameType
 
 from danaus.config import Settings
 from danaus.mesh.boots import adopt_listener, local_wires, read_boot
@@ -50,14 +49,18 @@ def main(arguments: Sequence[str]) -> None:
 
 def _on_sigterm(end: Callable[[], None]) -> None:
     """Call `end` when the agent says so, and leave SIGTERM its usual meaning in children that user code forks."""
-    own = os.getpid()
+    masks = threading.local()
 
-    def handle(number: int, _: FrameType | None) -> None:
-        if os.getpid() == own:
-            end()
-        else:  # forked a moment ago
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+    def before() -> None:
+        # Python forgets what arrives in a child before it is ready; the kernel does not.
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
-    signal.signal(signal.SIGTERM, handle)
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    def after_in_parent() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def after_in_child() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        after_in_parent()
+
+    signal.signal(signal.SIGTERM, lambda number, frame: end())
+    os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)

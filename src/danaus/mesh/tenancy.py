@@ -61,17 +61,33 @@ class Tenancy:
         cells = self.proc.actors.all()
         left = len(cells)
         if not left:
-            self.end(0)
+            self._end_flushed()
             return
 
         def done() -> None:
             nonlocal left
             left -= 1
             if not left:
-                self.proc.reactor.post(partial(self.end, 0))
+                self.proc.reactor.post(self._end_flushed)
 
         for cell in cells:
             cell.stop(timeout_s, now=now, done=done)
+
+    def _end_flushed(self) -> None:
+        """End once the last answers are written; whoever does not read them is not waited for: the agent kills."""
+        links = self.proc.links.all_open()
+        left = len(links)
+        if not left:
+            self.end(0)
+
+        def flushed() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self.end(0)
+
+        for link in links:
+            link.when_flushed(flushed)
 
     def end(self, code: int) -> None:
         """Be done, once."""

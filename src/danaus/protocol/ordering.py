@@ -100,6 +100,12 @@ class Reorder(Generic[T]):
         self._advance(ready)
         return ready
 
+    def give_up(self) -> Sequence[T]:
+        """Take out what is parked, in order: nobody waits any longer for what is missing."""
+        parked = [self._parked[number] for number in sorted(self._parked)]
+        self._parked.clear()
+        return parked
+
     def _advance(self, ready: list[T]) -> None:
         """Hand out and skip as far as is known without a break."""
         parked, gaps = self._parked, self._gaps

@@ -176,7 +176,7 @@ class Calls:
                 if pending.plan.procs == mesh and pending.collector.waits_for(rank)
             ]
             for call, pending in waiting:
-                self.fail(call, rank, _lost(gone, pending.plan, rank), "" if gone.planned else proc)
+                self.fail(call, rank, lost(gone, pending.plan, rank), "" if gone.planned else proc)
         return bool(waiting)
 
     def undelivered(self, call: CallId, rank: int, proc: str, gone: Gone) -> None:
@@ -184,7 +184,7 @@ class Calls:
         with self._lock:
             pending = self._pending.get(call)
             if pending is not None:
-                error = _lost(gone, pending.plan, rank, delivered=False)
+                error = lost(gone, pending.plan, rank, delivered=False)
                 self.fail(call, rank, error, "" if gone.planned else proc)
 
     def end_all(self, error: Error) -> None:
@@ -278,7 +278,8 @@ def _outcome(plan: CallPlan[object], collector: _Collector) -> object:
     return plan.finish(values)
 
 
-def _lost(gone: Gone, plan: CallPlan[object], rank: int, *, delivered: bool = True) -> Error:
+def lost(gone: Gone, plan: CallPlan[T], rank: int, *, delivered: bool = True) -> Error:
+    """What a call gets from a rank whose proc is gone."""
     if gone.planned:
         return MeshStopped(f"{plan.mesh} ({plan.text})")
     failure = replace(

@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+_LONGEST_SLEEP_S = 1e6
+"""Pollers count milliseconds in 31 bits. Whoever wakes too early asks again."""
+
 
 class Clock(Protocol):
     """What the reactor asks of time."""
@@ -12,7 +15,7 @@ class Clock(Protocol):
         """Seconds since some fixed moment."""
 
     def wait_s(self, deadline: float | None) -> float | None:
-        """How long to sleep at most until `deadline`; None is until woken."""
+        """How long to sleep at most on the way to `deadline`; None is until woken."""
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Have `wake` called when time jumps."""
@@ -26,10 +29,10 @@ class MonotonicClock:
         return time.monotonic()
 
     def wait_s(self, deadline: float | None) -> float | None:
-        """Seconds left until `deadline`, never negative."""
+        """Seconds left until `deadline`, never negative, and no more than a poller can sleep."""
         if deadline is None:
             return None
-        return max(0.0, deadline - time.monotonic())
+        return min(max(0.0, deadline - time.monotonic()), _LONGEST_SLEEP_S)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Real time does not jump: nothing to do."""

@@ -2,7 +2,8 @@
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -60,7 +61,7 @@ class Link:
         self._outbox: deque[Bytes] = deque()
         self._before_open: list[Sequence[Bytes]] = []
         self._wants_write = False
-        self._last_words: Exception | None = None
+        self._when_flushed: list[Callable[[], None]] = []
         self._codes_sent: set[str] = set()
         self._open_within_s = open_within_s
         self._timer: object | None = reactor.call_later(open_within_s, self._give_up)
@@ -115,14 +116,22 @@ class Link:
         self._cancel_timer()
         self._stream.close()
         self._events.link_closed(self, reason)
+        self._tell_flushed()
+
+    def when_flushed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once what was sent is written, or the link has ended. On the driving thread."""
+        self._when_flushed.append(callback)
+        self._tell_flushed()
 
     def close_after_flush(self, reason: Exception) -> None:
         """End the link once what was sent is written. On the driving thread."""
-        with self._lock:
-            self._last_words = reason
-            flushed = not self._outbox and not self._before_open
-        if flushed:
-            self.close(reason)
+        self.when_flushed(partial(self.close, reason))
+
+    def _tell_flushed(self) -> None:
+        if self._when_flushed and not self._outbox and not self._before_open:
+            callbacks, self._when_flushed = self._when_flushed, []
+            for callback in callbacks:
+                callback()
 
     @property
     def is_congested(self) -> bool:
@@ -140,7 +149,7 @@ class Link:
     def _write(self, parts: Sequence[Bytes]) -> None:
         """Write now what the stream takes; keep copies of the rest, since the sender may change its buffers."""
         if self._outbox:
-            self._outbox.extend(_own(part) for part in parts)
+            self._outbox.extend(_own(part) for part in parts if len(part))  # an empty one would never be taken
             return
         try:
             taken = self._stream.send(parts)
@@ -173,8 +182,7 @@ class Link:
                 if taken:
                     self._outbox[0] = memoryview(self._outbox[0])[taken:]
             self._want_write(False)
-        if self._last_words is not None:
-            self.close(self._last_words)
+        self._tell_flushed()
 
     def _want_write(self, wanted: bool) -> None:
         if wanted != self._wants_write:
@@ -220,6 +228,8 @@ class Link:
         while frames:
             if self.is_open:
                 for frame in frames:
+                    if self.is_closed:
+                        return
                     self._events.frame_arrived(self, decode_message(frame.header), frame)
                 return
             self._shake(frames[0])
@@ -246,6 +256,7 @@ class Link:
                 for parts in self._before_open:
                     self._write(parts)
                 self._before_open.clear()
+            self._tell_flushed()
 
     def _give_up(self) -> None:
         if not self.is_open:

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from danaus.config import PROTOCOL, VERSION
@@ -78,8 +78,13 @@ class Links:
         return links[0] if links else None
 
     def __iter__(self) -> Iterator[Link]:
+        """One open link to each peer."""
         for links in list(self._by_peer.values()):
             yield links[0]
+
+    def all_open(self) -> Sequence[Link]:
+        """Every link that is open, second ones to a peer as well."""
+        return [link for links in self._by_peer.values() for link in links]
 
     def close(self, reason: Exception) -> None:
         """Stop listening and end all links. On the driving thread."""

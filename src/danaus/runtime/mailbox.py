@@ -77,10 +77,12 @@ class Mailbox:
             self._closed = True
 
     def drain(self) -> list[Delivery]:
-        """Take out all that is queued."""
+        """Take out all that is here, also what still waits for an earlier message."""
         with self._lock:
             rest = list(self._queue)
             self._queue.clear()
+            for order in self._orders.values():
+                rest.extend(order.give_up())
             return rest
 
     def _order(self, origin: str) -> Reorder[Delivery]:

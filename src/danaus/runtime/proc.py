@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from danaus.config import Settings
-from danaus.errors import Error, Failure, MeshFailed, MeshStopped
+from danaus.errors import Error, Failure
 from danaus.protocol.frame import Frame
 from danaus.protocol.message import (
     NO_REPLY,
@@ -33,7 +33,7 @@ from danaus.protocol.ordering import Numbering
 from danaus.protocol.routing import AgentRef, Gone
 from danaus.runtime.actors import Actors
 from danaus.runtime.callbacks import CallbackThread
-from danaus.runtime.calls import CallPlan, Calls
+from danaus.runtime.calls import CallPlan, Calls, lost
 from danaus.runtime.cell import ActorCell, StopChild
 from danaus.runtime.context import running
 from danaus.runtime.future import Claim, Future
@@ -196,7 +196,7 @@ class Proc:
         for (rank, proc, agent), number in zip(targets, numbers, strict=True):
             gone = self.peers.gone(proc)
             if gone is not None:
-                dead = _dead(gone, plan)
+                dead = lost(gone, plan, rank, delivered=False)
                 if call != NO_REPLY:
                     self.calls.fail(call, rank, dead, "" if gone.planned else proc)
                 continue
@@ -330,9 +330,3 @@ class Proc:
 
     def _claim(self, keys: Sequence[str], passive: bool) -> Claim | None:
         return self.root.claim(keys, passive) if self.is_client else None
-
-
-def _dead(gone: Gone, plan: CallPlan[T]) -> Error:
-    if gone.planned:
-        return MeshStopped(f"{plan.mesh} ({plan.text})")
-    return MeshFailed(gone.failure)

@@ -192,7 +192,7 @@ class Reactor:
                 if leads:
                     self._wait_leading(waiter, deadline)
             if not leads:
-                return self._wait_following(waiter, deadline)
+                self._wait_following(waiter, deadline)
         return waiter.ready
 
     def wake(self, waiter: Waiter) -> None:
@@ -225,23 +225,22 @@ class Reactor:
             self._outer.modify(streams_fd, READABLE)
             self._lead.release()
 
-    def _wait_following(self, waiter: Waiter, deadline: float | None) -> bool:
+    def _wait_following(self, waiter: Waiter, deadline: float | None) -> None:
         lock = threading.Lock()
         lock.acquire()
         waiter.lock = lock
         if waiter.ready:
-            return True
+            return
         if deadline is None:
             lock.acquire()
-            return waiter.ready
+            return
         wait_s = self.clock.wait_s(deadline)
         timer = None
         if wait_s is None:  # a clock of its own: it tells when the time has come
             timer = self.call_later(deadline - self.clock.now(), partial(_release, lock))
-        lock.acquire(timeout=-1 if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
+        lock.acquire(timeout=-1 if wait_s is None else wait_s)
         if timer is not None:
             self.cancel_timer(timer)
-        return waiter.ready
 
     def _handle_streams(self, timeout_s: float | None) -> None:
         for fd, mask in self._streams.poll(timeout_s):

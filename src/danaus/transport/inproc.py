@@ -105,8 +105,8 @@ class InprocStream:
             self._tell_again()
 
     def _tell_again(self) -> None:
-        # More than one turn's worth came: like a level-triggered descriptor, say so again.
-        if self._on_ready is not None and self._inbox and self._poller is not None:
+        # Not all of it was read, or not the end: like a level-triggered descriptor, say so again.
+        if self._on_ready is not None and (self._inbox or self._ended) and self._poller is not None:
             self._poller.post(self._tell)
 
 

@@ -19,8 +19,12 @@ class UnixTransport:
         """A listener at `<directory>/<name>`."""
         path = os.path.join(self._directory, name)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.bind(path)
-        sock.listen(BACKLOG)
+        try:
+            sock.bind(path)
+            sock.listen(BACKLOG)
+        except OSError:
+            sock.close()
+            raise
         return adopt_listener(sock, SCHEME + path)
 
     def connect(self, address: str) -> SocketStream:
