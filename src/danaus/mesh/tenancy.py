@@ -52,7 +52,11 @@ class Tenancy:
 
     def _take(self, link: Link, message: Message, frame: Frame) -> None:
         if isinstance(message, Drain):
-            self.drain(message.timeout_s, now=message.now)
+            drain = partial(self.drain, message.timeout_s, now=message.now)
+            if message.now:
+                drain()
+            else:
+                self.proc.actors.when_released(drain)  # behind the actors that are to be drained
 
     def drain(self, timeout_s: float, *, now: bool) -> None:
         """Stop all actors, then end."""

@@ -24,7 +24,8 @@ class Actors:
         self._park_timeout_s = park_timeout_s
         self._lock = threading.Lock()
         self._cells: dict[str, ActorCell] = {}
-        self._parked: dict[str, list[Delivery | Cancel]] = {}
+        self._parked: dict[str, list[Callable[[ActorCell | None], None]]] = {}
+        """What came before its actor: called with it when it is there, or with None when its time is over."""
         self._ended: OrderedDict[str, Refused] = OrderedDict()
         self._closing = False
         self._held: list[Callable[[], None]] | None = None
@@ -34,15 +35,19 @@ class Actors:
         self._held = []
 
     def release(self) -> None:
-        """The bootstrap has run."""
-        with self._lock:
-            held, self._held = self._held, None
-        for action in held or ():
-            action()
+        """The bootstrap has run: do what came meanwhile, in its order."""
+        while True:
+            with self._lock:
+                held, self._held = self._held, []
+                if not held:
+                    self._held = None
+                    return
+            for action in held:
+                action()
 
     def ping(self, message: Ping, answer: Answer) -> None:
         """Answer once actors can be made."""
-        self._when_released(partial(answer, Reply(message.call, message.rank), _NONE))
+        self.when_released(partial(answer, Reply(message.call, message.rank), _NONE))
 
     def find(self, actor: str) -> ActorCell | None:
         """The living actor `actor`."""
@@ -54,9 +59,10 @@ class Actors:
 
     def spawn(self, message: SpawnActor, frame: Frame, answer: Answer) -> None:
         """Make an actor; answered when its constructor ended."""
-        self._when_released(partial(self._spawn_now, message, frame, answer))
+        self.when_released(partial(self._spawn_now, message, frame, answer))
 
-    def _when_released(self, action: Callable[[], None]) -> None:
+    def when_released(self, action: Callable[[], None]) -> None:
+        """Run `action` now, or, if the bootstrap still runs, after what came before it."""
         with self._lock:
             if self._held is not None:
                 self._held.append(action)
@@ -71,10 +77,7 @@ class Actors:
             cell = ActorCell(self._owner, message, frame, answer)
             parked = self._parked.pop(message.actor, [])
             for early in parked:
-                if isinstance(early, Cancel):
-                    cell.cancel(early)
-                else:
-                    cell.deliver(early)
+                early(cell)
             self._cells[message.actor] = cell
         cell.start()
 
@@ -85,27 +88,14 @@ class Actors:
             deadline = self._owner.reactor.clock.now() + message.time_left_s
         delivery = Delivery(message, frame, answer, deadline)
         cell = self._cells.get(message.actor)
-        if cell is None:
-            cell = self._park(delivery)
-            if cell is None:
-                return
-        if message.incarnation != cell.spawn.incarnation:
-            refused = Refused("stale", f"{message.incarnation} {cell.spawn.incarnation}")
-            self._refuse(delivery, refused)
-            number = message.runs[0][2]
-            cell.skip(message.origin, number, number)
-            return
-        cell.deliver(delivery)
+        if cell is not None:
+            self._deliver(delivery, cell)
+        else:
+            self._park(message.actor, partial(self._deliver, delivery))
 
     def cancel(self, message: Cancel) -> None:
         """A caller no longer waits."""
-        with self._lock:
-            cell = self._cells.get(message.actor)
-            if cell is None:
-                if message.actor in self._parked:
-                    self._parked[message.actor].append(message)
-                return
-        cell.cancel(message)
+        self._park(message.actor, lambda cell: None if cell is None else cell.cancel(message))
 
     def gap(self, message: Gap) -> None:
         """Numbers that will never come."""
@@ -115,12 +105,15 @@ class Actors:
 
     def stop(self, message: StopActor, answer: Answer, rank: int) -> None:
         """Stop an actor; answered when it has ended or its time is over."""
-        cell = self._cells.get(message.actor)
         done = partial(answer, Reply(message.call, rank), _NONE)
-        if cell is None:
-            done()
-        else:
-            cell.stop(message.timeout_s, now=message.now, done=done)
+
+        def stop(cell: ActorCell | None) -> None:
+            if cell is None:
+                done()
+            else:
+                cell.stop(message.timeout_s, now=message.now, done=done)
+
+        self._park(message.actor, stop)
 
     def orphan(self, proc: str) -> None:
         """The proc `proc` is gone: stop the actors whose owner lived there."""
@@ -141,29 +134,35 @@ class Actors:
             if len(self._ended) > _MAX_ENDED:
                 self._ended.popitem(last=False)
 
-    def _park(self, delivery: Delivery) -> ActorCell | None:
-        actor = delivery.cast.actor
+    def _park(self, actor: str, action: Callable[[ActorCell | None], None]) -> None:
+        """Call `action` with the actor: now, or when it is spawned; with None if it has ended or does not come."""
         with self._lock:
             cell = self._cells.get(actor)
-            if cell is not None:
-                return cell
-            refusal = self._ended.get(actor)
-            if refusal is None:
+            if cell is None and actor not in self._ended:
                 parked = self._parked.setdefault(actor, [])
-                parked.append(delivery)
+                parked.append(action)
                 if len(parked) == 1:
                     self._owner.reactor.call_later(self._park_timeout_s, partial(self._unpark, actor))
-                return None
-        self._refuse(delivery, refusal)
-        return None
+                return
+        action(cell)
 
     def _unpark(self, actor: str) -> None:
         with self._lock:
             parked = self._parked.pop(actor, [])
         for early in parked:
-            if isinstance(early, Delivery):
-                text = f"its actor was not spawned within {self._park_timeout_s:g} s"
-                self._refuse(early, Refused("unreachable", text))
+            early(None)
+
+    def _deliver(self, delivery: Delivery, cell: ActorCell | None) -> None:
+        cast = delivery.cast
+        if cell is None:
+            late = Refused("unreachable", f"its actor was not spawned within {self._park_timeout_s:g} s")
+            self._refuse(delivery, self._ended.get(cast.actor, late))
+        elif cast.incarnation != cell.spawn.incarnation:
+            self._refuse(delivery, Refused("stale", f"{cast.incarnation} {cell.spawn.incarnation}"))
+            number = cast.runs[0][2]
+            cell.skip(cast.origin, number, number)
+        else:
+            cell.deliver(delivery)
 
     def _refuse(self, delivery: Delivery, refusal: Refused) -> None:
         cast = delivery.cast

@@ -189,6 +189,16 @@ def test_the_verdict_of_the_agent_stops_the_clock(setting: Setting) -> None:
     assert setting.reactor.num_timers == 0
 
 
+def test_what_is_sent_after_the_link_broke_is_not_lost_with_it(setting: Setting) -> None:
+    link = setting.linked()
+    setting.send(1)
+    setting.peers.lost(link, ConnectionResetError("cut"))  # type: ignore[arg-type]
+    setting.send(2)
+    assert numbers(link.sent) == [0, 1]
+    setting.peers.exited(ProcExited("m.0", False, FAILURE))
+    assert numbers(setting.undelivered[0][1]) == [2]
+
+
 def test_the_last_words_of_a_proc_come_before_its_end(setting: Setting) -> None:
     link = setting.linked()
     setting.peers.exited(ProcExited("m.0", True, FAILURE))
