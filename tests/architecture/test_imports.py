@@ -11,6 +11,7 @@ import pytest
 import danaus
 from architecture.source import PACKAGE, modules
 from danaus import errors
+from danaus.config import VERSION
 
 # CPU time, because that of the wall depends on whatever else the machine does.
 MEASURE = """
@@ -98,3 +99,7 @@ def test_every_exception_is_public() -> None:
 def test_a_misspelt_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Actr"):
         danaus.Actr  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_version_is_the_same_wherever_it_stands() -> None:
+    assert danaus.__version__ == VERSION
