@@ -55,6 +55,7 @@ class Master(Actor):
         ("SIGKILL", "was killed by SIGKILL"),
         ("SIGTERM", "exited with code 143"),
         ("SIGABRT", "was killed by SIGABRT"),
+        ("SIGRTMIN", "was killed by SIGRTMIN"),
         ("segfault", "was killed by SIGSEGV"),
         ("exit", "exited with code 5"),
     ],

@@ -12,7 +12,7 @@ import pytest
 from behaviour.actors import Counter, Echo, Where
 from behaviour.conftest import Cluster
 from behaviour.test_spawning import wait_for_failures
-from danaus import Actor, MeshStopped, ProcMesh, endpoint, this_host, this_proc
+from danaus import Actor, MeshStopped, ProcMesh, ReplyLost, endpoint, this_host, this_proc
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -130,9 +130,10 @@ def test_a_stop_now_does_not_drain_and_cancels_what_can_be_cancelled(
     blocked_behind = tidy.slice(gpus=1).work.call_one(2)
     wait_for_line(log, "blocks")
     tidy.slice(gpus=1).stop(now=True).get(20)
-    for call in (blocked, blocked_behind):
-        with pytest.raises(MeshStopped):
-            call.get(20)
+    with pytest.raises(ReplyLost, match="stopped while it ran"):
+        blocked.get(20)
+    with pytest.raises(MeshStopped):
+        blocked_behind.get(20)
     assert log.read_text().splitlines() == ["tidy blocks", "tidy cancelled", "tidy cleans up None"]
 
 
@@ -159,7 +160,7 @@ def test_a_sync_endpoint_that_never_ends_is_killed_at_the_deadline(real_cluster:
     assert time.monotonic() - begun < 5
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    with pytest.raises(MeshStopped):
+    with pytest.raises(ReplyLost, match="stopped on purpose before it had answered"):
         hanging.get(20)
     assert real_cluster.unhandled == []
 

@@ -307,9 +307,11 @@ class Agent:
 
     def child_exited(self, tenant: _Tenant, status: Exit) -> None:
         """Tell everybody, and end what the dead proc had started."""
+        link = self.links.find(tenant.id)
+        if link is not None:
+            link.read_to_end()  # why it ended may be its last words
         if status.signal is not None:
-            name = signal.Signals(status.signal).name
-            cause = f"the proc was killed by {name}"
+            cause = f"the proc was killed by {_name_of_signal(status.signal)}"
         elif tenant.raised is not None:
             cause = f"the bootstrap raised {tenant.raised.type_name}: {tenant.raised.text}"
         else:
@@ -333,7 +335,7 @@ class Agent:
             host=self._host,
             pid=0 if tenant.child is None else tenant.child.pid,
             exit_code=None if status is None else status.code,
-            signal=None if number is None else signal.Signals(number).name,
+            signal=None if number is None else _name_of_signal(number),
             stderr_tail=tuple(tenant.tail),
             traceback="" if tenant.raised is None else tenant.raised.traceback,
         )
@@ -357,6 +359,13 @@ class _TenantEvents:
 
     def child_exited(self, status: Exit) -> None:
         self.agent.child_exited(self.tenant, status)
+
+
+def _name_of_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time one
 
 
 def _unlink(path: str) -> None:

@@ -65,6 +65,10 @@ class Endpoint(Generic[P, R, L]):
             return self
         return MethodType(self.endpoint_function.function, instance)  # type: ignore[return-value]
 
+    def __repr__(self) -> str:
+        where = "" if self._target is None else f" of {self._target!r}"
+        return f"<Endpoint {self.__name__}{self._signature}{where}>"
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> L:
         """Run it here, inside the actor."""
         name = self.__name__

@@ -280,10 +280,12 @@ def _outcome(plan: CallPlan[object], collector: _Collector) -> object:
 
 def lost(gone: Gone, plan: CallPlan[T], rank: int, *, delivered: bool = True) -> Error:
     """What a call gets from a rank whose proc is gone."""
-    if gone.planned:
+    if gone.planned and not delivered:
         return MeshStopped(f"{plan.mesh} ({plan.text})")
+    cause = gone.failure.cause
     failure = replace(
         gone.failure,
+        cause=f"it was stopped on purpose before it had answered: {cause}" if gone.planned else cause,
         mesh=plan.mesh,
         rank=rank,
         point=dict(plan.point_of(rank)),

@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from danaus.errors import CallCancelled, Error, Failure, NotPicklable, WrongThread
@@ -286,7 +286,8 @@ class ActorCell:
             delivery.answer(Reply(cast.call, rank, code=pickled.code_ids), pickled)
         except Exception as error:
             if self._stop is not None and isinstance(error, CallCancelled):
-                _refuse(delivery, Refused("stopped"))
+                failure = self._failure("stopped", error, cast.endpoint)
+                _refuse(delivery, Refused("lost", failure=replace(failure, cause="it was stopped while it ran this")))
             else:
                 self._raised(delivery, error)
         except BaseException as error:

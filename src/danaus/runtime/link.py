@@ -61,6 +61,7 @@ class Link:
         self._outbox: deque[Bytes] = deque()
         self._before_open: list[Sequence[Bytes]] = []
         self._wants_write = False
+        self._num_read = 0
         self._when_flushed: list[Callable[[], None]] = []
         self._codes_sent: set[str] = set()
         self._open_within_s = open_within_s
@@ -199,6 +200,13 @@ class Link:
         if events != WRITABLE:
             self._read()
 
+    def read_to_end(self) -> None:
+        """Take what a peer that has ended had still sent. On the driving thread."""
+        before = -1
+        while not self.is_closed and self._num_read != before:
+            before = self._num_read
+            self._read()
+
     def _read(self) -> None:
         decoder = self._decoder
         for _ in range(_READS_PER_TURN):
@@ -216,11 +224,15 @@ class Link:
             if not num_bytes:
                 self.close(ConnectionResetError(f"{self.peer or self.address} closed the link"))
                 return
+            self._num_read += num_bytes
             try:
                 self._take(decoder.received(num_bytes))
             except ProtocolError as error:
                 self.close(error)
                 return
+            except Exception as error:
+                self.close(error)  # a bug of ours: rather no link than one that has lost a message
+                raise
             if num_bytes < min(room, _SHORT_READ_BYTES):
                 return
 

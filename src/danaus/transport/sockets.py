@@ -80,6 +80,8 @@ class SocketListener:
                     sock, _ = self._sock.accept()
                 except BlockingIOError:
                     return
+                except OSError:
+                    return  # it hung up, or there is no descriptor left now; whoever waits is accepted later
                 if self._accepts(sock):
                     on_stream(SocketStream(sock, self.address))
                 else:
