@@ -8,7 +8,7 @@ import pytest
 from behaviour.actors import Counter, Echo, Where
 from behaviour.conftest import Cluster
 from behaviour.test_spawning import wait_for_failures
-from danaus import Actor, Failure, MeshFailed, ProcMesh, ReplyLost, endpoint, this_host
+from danaus import Actor, Failure, MeshFailed, ProcMesh, ReplyLost, endpoint, this_host, this_proc
 
 TRANSPORTS = ("in-memory", "unix")
 
@@ -225,3 +225,30 @@ def test_an_actor_that_exits_is_dead_and_its_proc_lives_on(cluster: Cluster) -> 
         leaver.leave.call_one().get(20)
     assert echo.echo.call_one(1).get(20) == 1
     assert procs.spawn("counter", Counter).add.call_one(1).get(20) == 1
+
+
+class Untidy(Actor):
+    """Breaks when it cleans up."""
+
+    @endpoint
+    def read(self) -> int:
+        return 1
+
+    def __cleanup__(self, error: Exception | None) -> None:
+        raise RuntimeError("the disk is full")
+
+
+class Keeper(Actor):
+    """Owns an untidy one, and handles nothing."""
+
+    @endpoint
+    def keep(self) -> int:
+        return this_proc().spawn("untidy", Untidy).read.call_one().get(20)
+
+
+def test_a_failure_that_finds_its_owner_ended_goes_on_up(cluster: Cluster) -> None:
+    keeper = cluster.hosts.spawn_procs().spawn("keeper", Keeper)
+    assert keeper.keep.call_one().get(20) == 1
+    keeper.stop().get(20)
+    (failure,) = wait_for_failures(cluster, 1)
+    assert (failure.kind, failure.mesh, failure.chain) == ("cleanup_raised", "untidy", ("keeper",))

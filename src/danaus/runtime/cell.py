@@ -102,6 +102,7 @@ class ActorCell:
         self._urgent: deque[Callable[[], object]] = deque()
         self._stop: tuple[float, bool] | None = None
         self._stop_answers: list[Callable[[], None]] = []
+        self._ended = False
         self._refusal: Refused | None = None
         self._endpoints: dict[str, EndpointFunction] = {}
         self._thread = threading.Thread(target=self._run, name=f"danaus-{spawn.name}", daemon=True)
@@ -139,14 +140,14 @@ class ActorCell:
 
     def stop(self, timeout_s: float, *, now: bool, done: Callable[[], None]) -> None:
         """Refuse new messages; drain unless `now`; stop children; clean up; end. `done` is called once, in time."""
-        if not self._thread.is_alive() and self._stop is not None:
-            done()
-            return
         self._stop_answers.append(done)
+        if self._ended:
+            self._stopped()
+            return
         self.mailbox.close()
         if self._stop is None or now:
             self._stop = (self._owner.reactor.clock.now() + timeout_s, now)
-            self._owner.reactor.call_later(timeout_s, self._stopped)
+        self._owner.reactor.call_later(timeout_s, self._stopped)
         if now:
             for delivery in self.mailbox.drain():
                 _refuse(delivery, Refused("stopped"))
@@ -162,6 +163,9 @@ class ActorCell:
     def urge(self, action: Callable[[], object]) -> None:
         """Run `action` on the actor's thread as soon as it is idle or waits. A coroutine it returns is awaited."""
         self._urgent.append(action)
+        if self._ended:
+            self.run_urgent()
+            return
         loop, wake = self._loop, self._wake
         if loop is not None:
             loop.call_soon(self._run_urgent_on_loop)
@@ -344,7 +348,9 @@ class ActorCell:
             self._loop.close()
         self._instance = None
         self._owner.cell_ended(self, refusal)
+        self._ended = True  # before it answers: whoever comes later answers itself
         self._stopped()
+        self.run_urgent()  # a failure that it can no longer handle goes on up
 
     def _stop_children(self, deadline: float, now: bool) -> None:
         clock = self._owner.reactor.clock
