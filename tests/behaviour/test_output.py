@@ -1,5 +1,6 @@
 """Semantics 24: `print` in an actor appears at the client, whole and in order; nothing of ours is printed."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -47,11 +48,10 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 
 def run(tmp_path: Path, transport: str, body: str) -> "subprocess.CompletedProcess[bytes]":
-    import os
-
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(PREAMBLE) + textwrap.dedent(body))
     environ = {**os.environ, "DANAUS_TRANSPORT": transport}
+    environ.pop("PYTHONUNBUFFERED", None)  # most users do not set it
     return subprocess.run([sys.executable, script], capture_output=True, timeout=50, check=False, env=environ)
 
 
@@ -114,3 +114,23 @@ def test_the_last_words_of_a_proc_arrive(tmp_path: Path) -> None:
     assert done.stdout == b"last words\n"
     assert done.stderr == b"last cry\n"
     assert done.returncode == 0
+
+
+def test_a_line_appears_while_the_actor_goes_on(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    body = """
+    import sys
+    talker.slice(gpus=0).say.call_one("a line").get(30)
+    sys.stdin.read()
+    """
+    script.write_text(textwrap.dedent(PREAMBLE) + textwrap.dedent(body))
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    process = subprocess.Popen(
+        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+    )
+    with process as running:
+        assert running.stdout is not None
+        assert running.stdin is not None
+        assert running.stdout.readline() == "a line\n"  # else the timeout of the test ends this
+        running.stdin.close()
+    assert process.returncode == 0

@@ -1,5 +1,6 @@
 """The program of a proc's process."""
 
+import io
 import os
 import signal
 import sys
@@ -26,6 +27,8 @@ def main(arguments: Sequence[str]) -> None:
     sys.path[:] = boot.sys_path
     os.chdir(boot.directory)
     sys.setswitchinterval(settings.switch_interval_s)
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=True)  # a pipe, but somebody watches at its end
     reactor = Reactor(f"danaus-io-{boot.name}")
     identity = Identity(boot.id, boot.name, boot.secret, AgentRef.from_text(boot.agent), boot.procs)
     proc = Proc(identity, settings, reactor, local_wires(settings, boot.sockets), is_client=False)
