@@ -83,15 +83,18 @@ WORK = {
     """,
 }
 
+SLEEP = "while True: time.sleep(0.05)"
+"""Not in one go: a signal that comes just before a long sleep is heard by Python only after it."""
+
 ENDS = {
     "return": "",
     "exception": "raise ValueError('of the script')",
     "sys.exit": "sys.exit(7)",
     "os._exit": "os._exit(8)",
-    "SIGINT": "time.sleep(60)",
-    "SIGTERM": "time.sleep(60)",
-    "SIGKILL": "time.sleep(60)",
-    "SIGHUP": "time.sleep(60)",
+    "SIGINT": SLEEP,
+    "SIGTERM": SLEEP,
+    "SIGKILL": SLEEP,
+    "SIGHUP": SLEEP,
 }
 
 CODES = {"return": 0, "exception": 1, "sys.exit": 7, "os._exit": 8}

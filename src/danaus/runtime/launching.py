@@ -155,9 +155,11 @@ class _ExecChild:
         return bool(data)
 
     def _on_exit(self, _: int) -> None:
+        status = self._popen.poll()
+        if status is None:
+            return  # the event was for an earlier descriptor of this number
         self._reactor.unregister(self._pidfd)
         os.close(self._pidfd)
-        status = self._popen.wait()
         # What it left in its session goes with it, before anybody is told.
         try:
             os.killpg(self.pid, signal.SIGKILL)
