@@ -37,7 +37,7 @@ class Supervisor(Actor):
     def wait_in_get(self, silent: "Silent") -> str:
         try:
             silent.block.call_one().get(20)
-        except ReplyLost as error:
+        except (ReplyLost, MeshFailed) as error:  # the latter if the call had not left yet
             return str(error)
         return "no failure"
 
@@ -45,7 +45,7 @@ class Supervisor(Actor):
     async def wait_in_await(self, silent: "Silent") -> str:
         try:
             await silent.block.call_one()
-        except ReplyLost as error:
+        except (ReplyLost, MeshFailed) as error:  # the latter if the call had not left yet
             return str(error)
         return "no failure"
 
